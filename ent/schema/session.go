@@ -1,0 +1,62 @@
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema/field"
+	"entgo.io/ent/schema/index"
+)
+
+// Session is one User, at one Company, through one Personal Agent.
+type Session struct{ ent.Schema }
+
+// Mixin of the entity.
+func (Session) Mixin() []ent.Mixin { return []ent.Mixin{Tenant{}} }
+
+// Fields of the entity.
+func (Session) Fields() []ent.Field {
+	return []ent.Field{
+		identifier(),
+		field.String("client_id").NotEmpty().Immutable(),
+		field.String("agent_name").Default(""),
+		field.String("user_id").NotEmpty().Immutable(),
+		// account the Session is signed in to; it never switches to another (Poppy 4.4).
+		field.String("account").Default(""),
+		field.Time("created_at").Default(now).Immutable(),
+		// last_used_at is exact to the minute: it only judges idleness.
+		field.Time("last_used_at").Default(now),
+		field.Time("ended_at").Optional().Nillable(),
+	}
+}
+
+// Indexes of the entity.
+func (Session) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("company_id", "created_at", "id"), index.Fields("last_used_at")}
+}
+
+// SessionToken is an issued Session Token, known by the hash that is its id.
+type SessionToken struct{ ent.Schema }
+
+// Mixin of the entity.
+func (SessionToken) Mixin() []ent.Mixin { return []ent.Mixin{Tenant{}} }
+
+// Fields of the entity.
+func (SessionToken) Fields() []ent.Field {
+	return []ent.Field{
+		// id is the base64url SHA-256 of the Company's id and the token.
+		identifier(),
+		field.String("session_id").NotEmpty().Immutable(),
+		// jkt is the thumbprint of the bound key (RFC 9449 6.1); empty for a Bearer token.
+		field.String("jkt").Default("").Immutable(),
+		field.String("resource").Default("").Immutable(),
+		field.String("scope").Default("").Immutable(),
+		field.Bool("signed_in").Default(false).Immutable(),
+		field.Time("created_at").Default(now).Immutable(),
+		field.Time("expires_at").Immutable(),
+		field.Time("revoked_at").Optional().Nillable(),
+	}
+}
+
+// Indexes of the entity.
+func (SessionToken) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("company_id", "session_id"), index.Fields("expires_at")}
+}

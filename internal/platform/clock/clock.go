@@ -1,0 +1,39 @@
+// Package clock is the only place that reads the system's clock. Everything else
+// takes a Clock, so that tests decide what time it is.
+package clock
+
+import (
+	"sync"
+	"time"
+)
+
+// Clock returns the present time in UTC, at the microsecond that databases keep.
+type Clock func() time.Time
+
+// System reads the machine's clock.
+func System() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// Manual is a clock for tests: it stands still until moved.
+type Manual struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+// NewManual returns a clock that shows start.
+func NewManual(start time.Time) *Manual {
+	return &Manual{now: start.UTC().Truncate(time.Microsecond)}
+}
+
+// Now is the Clock.
+func (m *Manual) Now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+// Advance moves the clock on by d.
+func (m *Manual) Advance(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = m.now.Add(d)
+}

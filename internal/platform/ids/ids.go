@@ -1,0 +1,65 @@
+// Package ids makes the identifiers of this product: a prefix that tells the kind
+// and a UUIDv7 in base 32, so that ids sort by creation and are never reused.
+package ids
+
+import (
+	"crypto/rand"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// Prefixes of our ids.
+const (
+	Company       = "cmp"
+	Domain        = "dom"
+	Backend       = "bke"
+	WebhookSecret = "whs"
+	Admission     = "adm"
+	AdmissionRule = "rul"
+	Session       = "ses"
+	Conversation  = "cnv"
+	Message       = "msg"
+	Delivery      = "dlv"
+	APIKey        = "key"
+	OperatorKey   = "opk"
+	Request       = "req"
+)
+
+const alphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's base 32
+
+// New returns a fresh id of the kind that prefix names.
+func New(prefix string) string {
+	u, err := uuid.NewV7()
+	if err != nil { // the system has no randomness: crypto/rand itself ends the process before this
+		u = uuid.UUID(Random16())
+	}
+	return prefix + "_" + encode(u)
+}
+
+// Random16 returns 16 random bytes.
+func Random16() [16]byte {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		// crypto/rand.Read never fails: it ends the process when the system has no randomness.
+		panic(fmt.Errorf("reading randomness: %w", err)) //nolint:forbidigo // unreachable by contract of crypto/rand
+	}
+	return b
+}
+
+func encode(u uuid.UUID) string {
+	var out [26]byte
+	// 128 bits are 26 digits of 5 bits, the first of which has 3.
+	var acc uint
+	bits, n := 2, 0 // two leading zero bits
+	for _, b := range u {
+		acc = acc<<8 | uint(b)
+		bits += 8
+		for bits >= 5 {
+			bits -= 5
+			out[n] = alphabet[(acc>>bits)&31]
+			n++
+		}
+	}
+	return string(out[:])
+}

@@ -1,0 +1,127 @@
+package discovery
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// APIType is the type of an entry of apis (section 6).
+type APIType string
+
+// The API types of draft 0.1.
+const (
+	OpenAPI APIType = "openapi" // url is an OpenAPI description; calls carry DPoP tokens
+	MCP     APIType = "mcp"     // url is the server; calls carry Bearer tokens issued for it
+)
+
+// Settings is what a Company chooses to publish. Addresses that the
+// installation serves itself are not in it: they follow from the Issuer.
+type Settings struct {
+	OrganizationName string        `json:"organization_name"`
+	Conversations    Conversations `json:"conversations"`
+	APIs             []API         `json:"apis,omitempty"`
+	// BrowserSessionEndpoint is an https URL; empty: the website takes no Sessions.
+	BrowserSessionEndpoint string `json:"browser_session_endpoint,omitempty"`
+
+	Direct   *SignIn   `json:"direct,omitempty"`   // nil: not offered
+	Device   *SignIn   `json:"device,omitempty"`   // nil: not offered
+	Mediated *Mediated `json:"mediated,omitempty"` // nil: not offered
+
+	// CustomScopes maps a scope of the Company's own to what the User is told about it.
+	CustomScopes map[string]string `json:"custom_scopes,omitempty"`
+	// Extensions maps a name to its entry, a JSON object with a version.
+	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
+}
+
+// Conversations says whether the poppy conversation protocol is offered.
+type Conversations struct {
+	Enabled bool `json:"enabled"`
+	// OwnResource asks for tokens issued for the conversations endpoint only (RFC 8707).
+	OwnResource bool `json:"own_resource,omitempty"`
+}
+
+// API is an entry of apis. Resource is the RFC 8707 resource that its tokens
+// have to be issued for; an mcp entry needs none, its URL being the resource.
+type API struct {
+	Type        APIType `json:"type"`
+	URL         string  `json:"url"`
+	Description string  `json:"description,omitempty"`
+	Resource    string  `json:"resource,omitempty"`
+}
+
+// SignIn is what Direct or Device Sign-In can grant.
+type SignIn struct {
+	Scopes []string `json:"scopes"`
+}
+
+// Mediated describes Mediated Sign-In; its endpoint follows from the Issuer.
+type Mediated struct {
+	Fields []MediatedField `json:"fields"`
+	Scopes []string        `json:"scopes"`
+}
+
+// MediatedField is one thing the User is asked for in Mediated Sign-In.
+type MediatedField struct {
+	Name   string `json:"name"`
+	Label  string `json:"label"`
+	Secret bool   `json:"secret"` // not to be shown while it is typed
+}
+
+// CheckedSettings are Settings that passed every rule. Only CheckSettings makes them.
+type CheckedSettings struct {
+	settings Settings
+	checked  bool
+}
+
+// Settings returns a copy that the caller may change.
+func (c CheckedSettings) Settings() Settings { return copySettings(c.settings) }
+
+// MCPResources returns the URLs of the listed MCP servers: the resources for
+// which a Bearer token may be asked (4.3).
+func (c CheckedSettings) MCPResources() []string {
+	var out []string
+	for _, api := range c.settings.APIs {
+		if api.Type == MCP {
+			out = append(out, api.URL)
+		}
+	}
+	return out
+}
+
+// Resources returns every resource a token may be asked for (RFC 8707): those
+// listed, the MCP servers, and the conversations endpoint where it has its own.
+func (c CheckedSettings) Resources(i Issuer) []string {
+	out := c.MCPResources()
+	for _, api := range c.settings.APIs {
+		if api.Type != MCP && api.Resource != "" {
+			out = append(out, api.Resource)
+		}
+	}
+	if c.settings.Conversations.Enabled && c.settings.Conversations.OwnResource {
+		out = append(out, i.ConversationsEndpoint())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func copySettings(s Settings) Settings {
+	s.APIs = slices.Clone(s.APIs)
+	s.CustomScopes = maps.Clone(s.CustomScopes)
+	s.Extensions = maps.Clone(s.Extensions)
+	for name, raw := range s.Extensions {
+		s.Extensions[name] = slices.Clone(raw)
+	}
+	s.Direct, s.Device = copySignIn(s.Direct), copySignIn(s.Device)
+	if s.Mediated != nil {
+		s.Mediated = &Mediated{Fields: slices.Clone(s.Mediated.Fields), Scopes: slices.Clone(s.Mediated.Scopes)}
+	}
+	return s
+}
+
+func copySignIn(s *SignIn) *SignIn {
+	if s == nil {
+		return nil
+	}
+	return &SignIn{Scopes: slices.Clone(s.Scopes)}
+}

@@ -1,0 +1,225 @@
+package discovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/clause"
+	"github.com/poppyfield/poppyfield/internal/poppy/jsonx"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+)
+
+// Caps on Settings. With them the document of a Company fits into MaxDocument
+// unless its extensions are large; BuildDocument checks the result.
+const (
+	maxOrganizationName = 200      // characters
+	maxDescription      = 1000     // characters of an API's description
+	maxScopeText        = 300      // characters of a custom scope's description
+	maxLabelText        = 100      // characters of a mediated field's name or label
+	maxScope            = 128      // octets of a scope's name
+	maxEntries          = 50       // of each list and map
+	maxExtension        = 16 << 10 // octets of one extension's entry
+)
+
+const reservedScopePrefix = "poppy:"
+
+// CheckSettings applies the rules of 3.1 and 3.3 to what a Company wants to
+// publish. The error names every field that breaks one, by its JSON path.
+func CheckSettings(s Settings) (CheckedSettings, error) {
+	s = copySettings(s)
+	var v violations
+	checkText(&v, clauseName, "organization_name", s.OrganizationName, maxOrganizationName)
+	if !s.Conversations.Enabled && len(s.APIs) == 0 && s.BrowserSessionEndpoint == "" {
+		v.add(clauseSomething, "conversations.enabled",
+			"a document has at least one of conversations, APIs and a browser session endpoint")
+	}
+	if s.BrowserSessionEndpoint != "" {
+		checkHTTPS(&v, clauseWeb, "browser_session_endpoint", s.BrowserSessionEndpoint)
+	}
+	checkAPIs(&v, s.APIs)
+	checkCustomScopes(&v, s.CustomScopes)
+	checkSignIn(&v, s)
+	checkExtensions(&v, s.Extensions)
+	if err := v.err(problem.InvalidRequest); err != nil {
+		return CheckedSettings{}, err
+	}
+	return CheckedSettings{settings: s, checked: true}, nil
+}
+
+// checkText asks for 1 to limit characters without control characters.
+func checkText(v *violations, id clause.ID, path, text string, limit int) {
+	switch {
+	case strings.TrimSpace(text) == "":
+		v.add(id, path, "is missing")
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		v.add(id, path, "has characters that can't be shown")
+	case utf8.RuneCountInString(text) > limit:
+		v.add(id, path, "has more than %d characters", limit)
+	}
+}
+
+func checkHTTPS(v *violations, id clause.ID, path, raw string) {
+	if _, detail := parseHTTPS(raw); detail != "" {
+		v.add(id, path, "%s", detail)
+	}
+}
+
+func checkCount(v *violations, id clause.ID, path string, n int) {
+	if n > maxEntries {
+		v.add(id, path, "has more than %d entries", maxEntries)
+	}
+}
+
+func checkAPIs(v *violations, apis []API) {
+	checkCount(v, clauseAPIs, "apis", len(apis))
+	for i, api := range apis {
+		path := fmt.Sprintf("apis[%d]", i)
+		if api.Type != OpenAPI && api.Type != MCP {
+			v.add(clauseAPIType, path+".type", "is neither openapi nor mcp")
+		}
+		checkHTTPS(v, clauseAPIs, path+".url", api.URL)
+		if api.Description != "" {
+			checkText(v, clauseAPIs, path+".description", api.Description, maxDescription)
+		}
+		switch {
+		case api.Resource == "":
+		case api.Type == MCP && api.Resource != api.URL:
+			v.add(clauseMCPResource, path+".resource", "differs from the url, which is the resource of an mcp entry")
+		default:
+			checkHTTPS(v, clauseAPIs, path+".resource", api.Resource)
+		}
+	}
+}
+
+func checkCustomScopes(v *violations, scopes map[string]string) {
+	checkCount(v, clauseCustomScopes, "custom_scopes", len(scopes))
+	for _, name := range slices.Sorted(maps.Keys(scopes)) {
+		path := "custom_scopes." + name
+		if !isScope(name) {
+			v.add(clauseCustomScopes, path, "is no OAuth scope name of 1 to %d characters", maxScope)
+		}
+		// Any case: a scope that reads like one of the protocol's would mislead the User.
+		if len(name) >= len(reservedScopePrefix) && strings.EqualFold(name[:len(reservedScopePrefix)], reservedScopePrefix) {
+			v.add(clauseReservedScope, path, "names that start with poppy: belong to the protocol")
+		}
+		checkText(v, clauseCustomScopes, path, scopes[name], maxScopeText)
+	}
+}
+
+// isScope reports whether name is a scope-token of RFC 6749 section 3.3.
+func isScope(name string) bool {
+	if name == "" || len(name) > maxScope {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func checkSignIn(v *violations, s Settings) {
+	if s.Direct != nil {
+		checkScopes(v, clauseDirect, "direct.scopes", s.Direct.Scopes, s.CustomScopes)
+	}
+	if s.Device != nil {
+		checkScopes(v, clauseDevice, "device.scopes", s.Device.Scopes, s.CustomScopes)
+	}
+	if s.Mediated == nil {
+		return
+	}
+	checkScopes(v, clauseMediatedScopes, "mediated.scopes", s.Mediated.Scopes, s.CustomScopes)
+	checkCount(v, clauseMediatedFields, "mediated.fields", len(s.Mediated.Fields))
+	if len(s.Mediated.Fields) == 0 {
+		v.add(clauseMediatedFields, "mediated.fields", "is empty")
+	}
+	seen := map[string]bool{}
+	for i, f := range s.Mediated.Fields {
+		path := fmt.Sprintf("mediated.fields[%d]", i)
+		checkText(v, clauseMediatedFields, path+".name", f.Name, maxLabelText)
+		checkText(v, clauseMediatedFields, path+".label", f.Label, maxLabelText)
+		if seen[f.Name] {
+			v.add(clauseMediatedFields, path+".name", "is there twice")
+		}
+		seen[f.Name] = true
+	}
+}
+
+func checkScopes(v *violations, id clause.ID, path string, scopes []string, custom map[string]string) {
+	checkCount(v, id, path, len(scopes))
+	if len(scopes) == 0 {
+		v.add(id, path, "is empty")
+	}
+	for i, scope := range scopes {
+		_, own := custom[scope]
+		if scope != "poppy:read" && scope != "poppy:write" && !own {
+			v.add(id, fmt.Sprintf("%s[%d]", path, i), "is neither a scope of the protocol nor one of custom_scopes")
+		}
+		if slices.Contains(scopes[:i], scope) {
+			v.add(id, fmt.Sprintf("%s[%d]", path, i), "is there twice")
+		}
+	}
+}
+
+func checkExtensions(v *violations, extensions map[string]json.RawMessage) {
+	checkCount(v, clauseExtensionVersion, "extensions", len(extensions))
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		path, raw := "extensions."+name, extensions[name]
+		checkExtensionName(v, path, name)
+		if len(raw) > maxExtension {
+			v.add(clauseExtensionVersion, path, "has more than %d bytes", maxExtension)
+			continue
+		}
+		if err := jsonx.Check(raw, jsonx.MaxDepth-2); err != nil {
+			v.add(clauseExtensionVersion, path, "is no sound JSON")
+			continue
+		}
+		obj, err := jsonx.ParseObject(raw)
+		if err != nil {
+			v.add(clauseExtensionVersion, path, "is no JSON object")
+			continue
+		}
+		checkExtensionEntry(v, path, name, membersOf(obj))
+	}
+}
+
+// operations is the one extension that is defined with draft 0.1.
+const operations = "operations"
+
+func checkExtensionName(v *violations, path, name string) {
+	if name == operations {
+		return
+	}
+	host, _, _ := strings.Cut(name, "/")
+	if !strings.Contains(host, ".") || checkASCIIHost(host) != "" {
+		v.add(clauseExtensionName, path,
+			"is neither an extension of the protocol nor a name that starts with a domain, as example.com/gift-wrap does")
+	}
+}
+
+func checkExtensionEntry(v *violations, path, name string, entry members) {
+	if version := entry["version"]; version.Kind() != jsonx.String || version.Text() == "" {
+		v.add(clauseExtensionVersion, path+".version", "is no string")
+	}
+	if name == operations {
+		checkHTTPS(v, clauseOperations, path+".endpoint", entry["endpoint"].Text())
+	}
+}
+
+// members are the members of one object by name. Names are unique, since
+// jsonx refuses repeated ones; a missing one is the zero Value.
+type members map[string]jsonx.Value
+
+func membersOf(o jsonx.Object) members {
+	m := members{}
+	for name, value, ok := o.Next(); ok; name, value, ok = o.Next() {
+		m[string(name)] = value
+	}
+	return m
+}

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/devca"
+)
+
+const (
+	devHost     = "agent.localhost"
+	devClientID = "https://" + devHost + "/agent.json"
+)
+
+// devSetup is what a running `poppyfield dev` says of itself in its ready file.
+type devSetup struct {
+	CAFile string            `json:"ca_file"`
+	Hosts  map[string]string `json:"hosts"`
+	dir    string
+}
+
+func readDevSetup(dir string) (devSetup, error) {
+	d := devSetup{dir: dir}
+	raw, err := os.ReadFile(filepath.Join(dir, "ready.json"))
+	if err != nil {
+		return d, fail(ExitUsage, "", "no running `poppyfield dev` found in %s", dir).because(err)
+	}
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return d, fail(ExitUsage, "", "%s is unreadable", filepath.Join(dir, "ready.json")).because(err)
+	}
+	if d.CAFile == "" || d.Hosts[devHost] == "" {
+		return d, fail(ExitUsage, "", "%s names no ca_file or no address for %s", filepath.Join(dir, "ready.json"), devHost)
+	}
+	return d, nil
+}
+
+// publishDocument serves the client document and key set at agent.localhost, where
+// Companies of the dev installation look for them, until ctx ends. When another run of
+// the same agent serves them already that is as good; this one takes over when that ends.
+func publishDocument(ctx context.Context, d devSetup, a *Agent) error {
+	ca, err := devca.Load(d.dir, a.clock.Now)
+	if err != nil {
+		return fail(ExitUsage, "4.1", "the CA of %s", d.dir).because(err)
+	}
+	conf := ca.ServerConfig(func(name string) bool { return name == devHost })
+	address := d.Hosts[devHost]
+	var failure error
+	for range 30 {
+		ln, err := listen(ctx, address, conf)
+		if err == nil {
+			serveDocument(ctx, ln, a.identity)
+			return nil
+		}
+		failure = err
+		in, err := a.roundTrip(ctx, outgoing{
+			method: http.MethodGet, url: keySetURL(a.identity.ClientID),
+			header: http.Header{"Accept": {jsonType}}, limit: documentLimit, timeout: 2 * time.Second,
+		})
+		if err == nil && in.status == http.StatusOK {
+			if !bytes.Equal(in.body, a.identity.KeySet) {
+				return fail(ExitUsage, "4.1", "another agent with other keys is served at %s (%s)", devHost, address)
+			}
+			go takeOver(ctx, address, conf, a.identity, a.clock)
+			return nil
+		}
+		if err := a.clock.Wait(ctx, 100*time.Millisecond); err != nil {
+			return fail(ExitNetwork, "4.1", "publishing the client document").because(err)
+		}
+	}
+	return fail(ExitNetwork, "4.1", "the client document can't be published at %s", address).because(failure)
+}
+
+func listen(ctx context.Context, address string, conf *tls.Config) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(ln, conf), nil
+}
+
+func takeOver(ctx context.Context, address string, conf *tls.Config, id Identity, clock Clock) {
+	for {
+		if ln, err := listen(ctx, address, conf); err == nil {
+			serveDocument(ctx, ln, id)
+			return
+		}
+		if clock.Wait(ctx, 50*time.Millisecond) != nil {
+			return
+		}
+	}
+}
+
+func serveDocument(ctx context.Context, ln net.Listener, id Identity) {
+	srv := &http.Server{
+		Handler:           documentHandler(id),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
+	go func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			ln.Close()
+		}
+	}()
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+}
+
+func keySetURL(clientID string) string {
+	u, err := httpsURL(clientID)
+	if err != nil {
+		return ""
+	}
+	u.Path, u.RawPath = path.Join(path.Dir(u.Path), keySetFile), ""
+	return u.String()
+}
+
+// documentHandler answers the two documents of 4.1 and nothing else.
+func documentHandler(id Identity) http.Handler {
+	mux := http.NewServeMux()
+	serve := func(at string, content []byte) {
+		mux.HandleFunc("GET "+at, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			w.Header().Set("Cache-Control", "max-age=60")
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			_, _ = w.Write(content)
+		})
+	}
+	if u, err := httpsURL(id.ClientID); err == nil {
+		serve(u.Path, id.Document)
+	}
+	if u, err := httpsURL(keySetURL(id.ClientID)); err == nil {
+		serve(u.Path, id.KeySet)
+	}
+	return mux
+}
