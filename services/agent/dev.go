@@ -25,11 +25,10 @@ const (
 type devSetup struct {
 	CAFile string            `json:"ca_file"`
 	Hosts  map[string]string `json:"hosts"`
-	dir    string
 }
 
 func readDevSetup(dir string) (devSetup, error) {
-	d := devSetup{dir: dir}
+	var d devSetup
 	raw, err := os.ReadFile(filepath.Join(dir, "ready.json"))
 	if err != nil {
 		return d, fail(ExitUsage, "", "no running `poppyfield dev` found in %s", dir).because(err)
@@ -47,9 +46,9 @@ func readDevSetup(dir string) (devSetup, error) {
 // Companies of the dev installation look for them, until ctx ends. When another run of
 // the same agent serves them already that is as good; this one takes over when that ends.
 func publishDocument(ctx context.Context, d devSetup, a *Agent) error {
-	ca, err := devca.Load(d.dir, a.clock.Now)
+	ca, err := devca.Load(filepath.Dir(d.CAFile), a.clock.Now)
 	if err != nil {
-		return fail(ExitUsage, "4.1", "the CA of %s", d.dir).because(err)
+		return fail(ExitUsage, "4.1", "the CA of the dev installation").because(err)
 	}
 	conf := ca.ServerConfig(func(name string) bool { return name == devHost })
 	address := d.Hosts[devHost]

@@ -35,7 +35,7 @@ func (d directory) GetCompanySnapshot(ctx context.Context, _ *directoryv1.GetCom
 	return &directoryv1.CompanySnapshot{CompanyId: scope.CompanyID(), Slug: rpc.Actor(ctx)}, nil
 }
 
-func (directory) ResolveCompany(context.Context, *directoryv1.ResolveCompanyRequest) (*directoryv1.CompanySnapshot, error) {
+func (directory) ResolveHost(context.Context, *directoryv1.ResolveHostRequest) (*directoryv1.ResolveHostResponse, error) {
 	panic("a bug")
 }
 
@@ -93,7 +93,7 @@ func TestCall_OtherErrorsAndPanicsShowNothing(t *testing.T) {
 	c := client(t, serve(t, directory{err: io.ErrUnexpectedEOF}), "auth")
 	_, err := c.GetCompanySnapshot(t.Context(), &directoryv1.GetCompanySnapshotRequest{})
 	require.Equal(t, "internal error", problem.As(err).Detail)
-	_, err = c.ResolveCompany(t.Context(), &directoryv1.ResolveCompanyRequest{})
+	_, err = c.ResolveHost(t.Context(), &directoryv1.ResolveHostRequest{})
 	require.Equal(t, "internal error", problem.As(err).Detail)
 }
 

@@ -26,7 +26,7 @@ func ParseCompanyMessage(sender, text string, data []byte) (CompanyMessage, erro
 			return CompanyMessage{}, err
 		}
 	}
-	if err := jsonx.Check(jsonx.AppendString(nil, text), 1); err != nil || !utf8.ValidString(text) {
+	if err := jsonx.Check(jsonx.AppendString(nil, text), 1); err != nil {
 		return CompanyMessage{}, invalid(clauseText, "text", "is no sound text")
 	}
 	if utf8.RuneCountInString(text) > MaxText {

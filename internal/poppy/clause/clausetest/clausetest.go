@@ -14,8 +14,13 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 )
 
-// Dir names the environment variable that turns recording on.
-const Dir = "POPPYFIELD_CLAUSE_DIR"
+const (
+	// Dir names the environment variable that turns recording on.
+	Dir = "POPPYFIELD_CLAUSE_DIR"
+	// Database names the environment variable that says which database the tests of
+	// this run use, "sqlite" or "postgres". Empty means that they use none.
+	Database = "POPPYFIELD_TEST_DB"
+)
 
 // Record is one line of a coverage file: a test that passed and what it showed.
 type Record struct {
@@ -24,6 +29,7 @@ type Record struct {
 	// Polarity is "positive" where right input got the right answer, "negative"
 	// where wrong input was refused.
 	Polarity string `json:"polarity"`
+	Database string `json:"database,omitempty"`
 }
 
 // Covers records, once t has passed, that right input got the answer that ids ask for.
@@ -55,7 +61,8 @@ func record(t testing.TB, polarity string, ids []clause.ID) {
 		defer f.Close()
 		enc := json.NewEncoder(f)
 		for _, id := range ids {
-			if err := enc.Encode(Record{Clause: id, Test: t.Name(), Polarity: polarity}); err != nil {
+			r := Record{Clause: id, Test: t.Name(), Polarity: polarity, Database: os.Getenv(Database)}
+			if err := enc.Encode(r); err != nil {
 				t.Errorf("recording clauses: %v", err)
 			}
 		}

@@ -22,30 +22,28 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// The address of a public request, as the client sent it: it only selects.
-type ResolveCompanyRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Host with optional port, any case, possibly with a trailing dot.
-	Host          string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+// The host name of a public request, normalised and without port: it only selects.
+type ResolveHostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResolveCompanyRequest) Reset() {
-	*x = ResolveCompanyRequest{}
+func (x *ResolveHostRequest) Reset() {
+	*x = ResolveHostRequest{}
 	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResolveCompanyRequest) String() string {
+func (x *ResolveHostRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResolveCompanyRequest) ProtoMessage() {}
+func (*ResolveHostRequest) ProtoMessage() {}
 
-func (x *ResolveCompanyRequest) ProtoReflect() protoreflect.Message {
+func (x *ResolveHostRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -57,23 +55,61 @@ func (x *ResolveCompanyRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResolveCompanyRequest.ProtoReflect.Descriptor instead.
-func (*ResolveCompanyRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResolveHostRequest.ProtoReflect.Descriptor instead.
+func (*ResolveHostRequest) Descriptor() ([]byte, []int) {
 	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ResolveCompanyRequest) GetHost() string {
+func (x *ResolveHostRequest) GetHost() string {
 	if x != nil {
 		return x.Host
 	}
 	return ""
 }
 
-func (x *ResolveCompanyRequest) GetPath() string {
+// The Companies on the host; more than one where issuers have paths.
+type ResolveHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Companies     []*CompanySnapshot     `protobuf:"bytes,1,rep,name=companies,proto3" json:"companies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveHostResponse) Reset() {
+	*x = ResolveHostResponse{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveHostResponse) ProtoMessage() {}
+
+func (x *ResolveHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[1]
 	if x != nil {
-		return x.Path
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
 	}
-	return ""
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveHostResponse.ProtoReflect.Descriptor instead.
+func (*ResolveHostResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ResolveHostResponse) GetCompanies() []*CompanySnapshot {
+	if x != nil {
+		return x.Companies
+	}
+	return nil
 }
 
 // Asks for the Company of the scope.
@@ -85,7 +121,7 @@ type GetCompanySnapshotRequest struct {
 
 func (x *GetCompanySnapshotRequest) Reset() {
 	*x = GetCompanySnapshotRequest{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[1]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +133,7 @@ func (x *GetCompanySnapshotRequest) String() string {
 func (*GetCompanySnapshotRequest) ProtoMessage() {}
 
 func (x *GetCompanySnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[1]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,7 +146,7 @@ func (x *GetCompanySnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCompanySnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetCompanySnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{1}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{2}
 }
 
 // A Company as the hot paths need it. Everything published or compared comes from issuer, never from a request.
@@ -145,7 +181,7 @@ type CompanySnapshot struct {
 
 func (x *CompanySnapshot) Reset() {
 	*x = CompanySnapshot{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[2]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -157,7 +193,7 @@ func (x *CompanySnapshot) String() string {
 func (*CompanySnapshot) ProtoMessage() {}
 
 func (x *CompanySnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[2]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -170,7 +206,7 @@ func (x *CompanySnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompanySnapshot.ProtoReflect.Descriptor instead.
 func (*CompanySnapshot) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{2}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CompanySnapshot) GetCompanyId() string {
@@ -303,10 +339,11 @@ var File_poppyfield_directory_v1_directory_proto protoreflect.FileDescriptor
 
 const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\n" +
-	"'poppyfield/directory/v1/directory.proto\x12\x17poppyfield.directory.v1\x1a\x1egoogle/protobuf/duration.proto\"?\n" +
-	"\x15ResolveCompanyRequest\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\x1b\n" +
+	"'poppyfield/directory/v1/directory.proto\x12\x17poppyfield.directory.v1\x1a\x1egoogle/protobuf/duration.proto\"(\n" +
+	"\x12ResolveHostRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"]\n" +
+	"\x13ResolveHostResponse\x12F\n" +
+	"\tcompanies\x18\x01 \x03(\v2(.poppyfield.directory.v1.CompanySnapshotR\tcompanies\"\x1b\n" +
 	"\x19GetCompanySnapshotRequest\"\xe7\x06\n" +
 	"\x0fCompanySnapshot\x12\x1d\n" +
 	"\n" +
@@ -328,9 +365,9 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x0fanswer_deadline\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0eanswerDeadline\x129\n" +
 	"\x19session_starts_per_minute\x18\x10 \x01(\x05R\x16sessionStartsPerMinute\x12.\n" +
 	"\x13requests_per_minute\x18\x11 \x01(\x05R\x11requestsPerMinute\x12\x18\n" +
-	"\aversion\x18\x12 \x01(\x03R\aversion2\xf2\x01\n" +
-	"\x10DirectoryService\x12j\n" +
-	"\x0eResolveCompany\x12..poppyfield.directory.v1.ResolveCompanyRequest\x1a(.poppyfield.directory.v1.CompanySnapshot\x12r\n" +
+	"\aversion\x18\x12 \x01(\x03R\aversion2\xf0\x01\n" +
+	"\x10DirectoryService\x12h\n" +
+	"\vResolveHost\x12+.poppyfield.directory.v1.ResolveHostRequest\x1a,.poppyfield.directory.v1.ResolveHostResponse\x12r\n" +
 	"\x12GetCompanySnapshot\x122.poppyfield.directory.v1.GetCompanySnapshotRequest\x1a(.poppyfield.directory.v1.CompanySnapshotBSZQgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1;directoryv1b\x06proto3"
 
 var (
@@ -345,28 +382,30 @@ func file_poppyfield_directory_v1_directory_proto_rawDescGZIP() []byte {
 	return file_poppyfield_directory_v1_directory_proto_rawDescData
 }
 
-var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_poppyfield_directory_v1_directory_proto_goTypes = []any{
-	(*ResolveCompanyRequest)(nil),     // 0: poppyfield.directory.v1.ResolveCompanyRequest
-	(*GetCompanySnapshotRequest)(nil), // 1: poppyfield.directory.v1.GetCompanySnapshotRequest
-	(*CompanySnapshot)(nil),           // 2: poppyfield.directory.v1.CompanySnapshot
-	(*durationpb.Duration)(nil),       // 3: google.protobuf.Duration
+	(*ResolveHostRequest)(nil),        // 0: poppyfield.directory.v1.ResolveHostRequest
+	(*ResolveHostResponse)(nil),       // 1: poppyfield.directory.v1.ResolveHostResponse
+	(*GetCompanySnapshotRequest)(nil), // 2: poppyfield.directory.v1.GetCompanySnapshotRequest
+	(*CompanySnapshot)(nil),           // 3: poppyfield.directory.v1.CompanySnapshot
+	(*durationpb.Duration)(nil),       // 4: google.protobuf.Duration
 }
 var file_poppyfield_directory_v1_directory_proto_depIdxs = []int32{
-	3, // 0: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
-	3, // 1: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
-	3, // 2: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
-	3, // 3: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
-	3, // 4: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
-	0, // 5: poppyfield.directory.v1.DirectoryService.ResolveCompany:input_type -> poppyfield.directory.v1.ResolveCompanyRequest
-	1, // 6: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
-	2, // 7: poppyfield.directory.v1.DirectoryService.ResolveCompany:output_type -> poppyfield.directory.v1.CompanySnapshot
-	2, // 8: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3, // 0: poppyfield.directory.v1.ResolveHostResponse.companies:type_name -> poppyfield.directory.v1.CompanySnapshot
+	4, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
+	4, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
+	4, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
+	4, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
+	4, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
+	0, // 6: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
+	2, // 7: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
+	1, // 8: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
+	3, // 9: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_directory_v1_directory_proto_init() }
@@ -380,7 +419,7 @@ func file_poppyfield_directory_v1_directory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_directory_v1_directory_proto_rawDesc), len(file_poppyfield_directory_v1_directory_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

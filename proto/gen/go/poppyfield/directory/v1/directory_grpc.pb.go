@@ -19,7 +19,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DirectoryService_ResolveCompany_FullMethodName     = "/poppyfield.directory.v1.DirectoryService/ResolveCompany"
+	DirectoryService_ResolveHost_FullMethodName        = "/poppyfield.directory.v1.DirectoryService/ResolveHost"
 	DirectoryService_GetCompanySnapshot_FullMethodName = "/poppyfield.directory.v1.DirectoryService/GetCompanySnapshot"
 )
 
@@ -29,8 +29,8 @@ const (
 //
 // What the other services need to know of Companies. Served by discovery, called only inside the installation.
 type DirectoryServiceClient interface {
-	// Finds the Company that a public request is for, by its host and path. Unknown and disabled ones are not found.
-	ResolveCompany(ctx context.Context, in *ResolveCompanyRequest, opts ...grpc.CallOption) (*CompanySnapshot, error)
+	// Finds the Companies whose issuer is on a host. Unpublished and disabled ones are left out.
+	ResolveHost(ctx context.Context, in *ResolveHostRequest, opts ...grpc.CallOption) (*ResolveHostResponse, error)
 	// Returns the Company of the caller's scope, whatever its state.
 	GetCompanySnapshot(ctx context.Context, in *GetCompanySnapshotRequest, opts ...grpc.CallOption) (*CompanySnapshot, error)
 }
@@ -43,10 +43,10 @@ func NewDirectoryServiceClient(cc grpc.ClientConnInterface) DirectoryServiceClie
 	return &directoryServiceClient{cc}
 }
 
-func (c *directoryServiceClient) ResolveCompany(ctx context.Context, in *ResolveCompanyRequest, opts ...grpc.CallOption) (*CompanySnapshot, error) {
+func (c *directoryServiceClient) ResolveHost(ctx context.Context, in *ResolveHostRequest, opts ...grpc.CallOption) (*ResolveHostResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CompanySnapshot)
-	err := c.cc.Invoke(ctx, DirectoryService_ResolveCompany_FullMethodName, in, out, cOpts...)
+	out := new(ResolveHostResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_ResolveHost_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func (c *directoryServiceClient) GetCompanySnapshot(ctx context.Context, in *Get
 //
 // What the other services need to know of Companies. Served by discovery, called only inside the installation.
 type DirectoryServiceServer interface {
-	// Finds the Company that a public request is for, by its host and path. Unknown and disabled ones are not found.
-	ResolveCompany(context.Context, *ResolveCompanyRequest) (*CompanySnapshot, error)
+	// Finds the Companies whose issuer is on a host. Unpublished and disabled ones are left out.
+	ResolveHost(context.Context, *ResolveHostRequest) (*ResolveHostResponse, error)
 	// Returns the Company of the caller's scope, whatever its state.
 	GetCompanySnapshot(context.Context, *GetCompanySnapshotRequest) (*CompanySnapshot, error)
 	mustEmbedUnimplementedDirectoryServiceServer()
@@ -83,8 +83,8 @@ type DirectoryServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedDirectoryServiceServer struct{}
 
-func (UnimplementedDirectoryServiceServer) ResolveCompany(context.Context, *ResolveCompanyRequest) (*CompanySnapshot, error) {
-	return nil, status.Error(codes.Unimplemented, "method ResolveCompany not implemented")
+func (UnimplementedDirectoryServiceServer) ResolveHost(context.Context, *ResolveHostRequest) (*ResolveHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolveHost not implemented")
 }
 func (UnimplementedDirectoryServiceServer) GetCompanySnapshot(context.Context, *GetCompanySnapshotRequest) (*CompanySnapshot, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCompanySnapshot not implemented")
@@ -110,20 +110,20 @@ func RegisterDirectoryServiceServer(s grpc.ServiceRegistrar, srv DirectoryServic
 	s.RegisterService(&DirectoryService_ServiceDesc, srv)
 }
 
-func _DirectoryService_ResolveCompany_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ResolveCompanyRequest)
+func _DirectoryService_ResolveHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveHostRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(DirectoryServiceServer).ResolveCompany(ctx, in)
+		return srv.(DirectoryServiceServer).ResolveHost(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: DirectoryService_ResolveCompany_FullMethodName,
+		FullMethod: DirectoryService_ResolveHost_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DirectoryServiceServer).ResolveCompany(ctx, req.(*ResolveCompanyRequest))
+		return srv.(DirectoryServiceServer).ResolveHost(ctx, req.(*ResolveHostRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -154,8 +154,8 @@ var DirectoryService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*DirectoryServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "ResolveCompany",
-			Handler:    _DirectoryService_ResolveCompany_Handler,
+			MethodName: "ResolveHost",
+			Handler:    _DirectoryService_ResolveHost_Handler,
 		},
 		{
 			MethodName: "GetCompanySnapshot",

@@ -1,0 +1,196 @@
+// Package directory is every service's view of the Companies: a small cache in
+// front of the DirectoryService of discovery. An answer is at most MaxAge old, and
+// younger where the bus said that the Company changed.
+package directory
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	directoryv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1"
+)
+
+// MaxAge bounds how long a change of a Company may go unseen when the bus is away.
+const MaxAge = time.Second
+
+// maxEntries bounds the memory that unknown hosts can take.
+const maxEntries = 20000
+
+// Company is what a request needs to know of its Company. Issuer and everything
+// made from it come from configuration, never from the request.
+type Company struct {
+	Scope                    tenancy.Scope
+	Slug                     string
+	DisplayName              string
+	Issuer                   discovery.Issuer
+	Active                   bool
+	MCPURLs                  []string
+	Resources                []string
+	ConversationsResource    string
+	ConversationsEnabled     bool
+	CustomScopes             []string
+	SessionTokenLifetime     time.Duration
+	SessionIdleLifetime      time.Duration
+	EventRetention           time.Duration
+	ConversationIdleLifetime time.Duration
+	AnswerDeadline           time.Duration
+	SessionStartsPerMinute   int
+	RequestsPerMinute        int
+	Version                  int64
+}
+
+// Client looks Companies up.
+type Client struct {
+	api    directoryv1.DirectoryServiceClient
+	now    clock.Clock
+	flight singleflight.Group
+
+	mu      sync.Mutex
+	entries map[string]entry
+	epoch   uint64 // grows with Forget: an answer fetched before isn't kept
+}
+
+type entry struct {
+	companies []*Company
+	at        time.Time
+}
+
+// New makes a client on top of the service.
+func New(api directoryv1.DirectoryServiceClient, now clock.Clock) *Client {
+	return &Client{api: api, now: now, entries: map[string]entry{}}
+}
+
+// Resolve finds the Company of a public request. host is normalised and without
+// port; unknown, unpublished and disabled Companies are all not found.
+func (c *Client) Resolve(ctx context.Context, host, path string) (*Company, error) {
+	on, err := c.get(ctx, "h\x00"+host, func(ctx context.Context) ([]*directoryv1.CompanySnapshot, error) {
+		got, err := c.api.ResolveHost(ctx, &directoryv1.ResolveHostRequest{Host: host})
+		return got.GetCompanies(), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if best := choose(on, path); best != nil {
+		return best, nil
+	}
+	return nil, errNotFound
+}
+
+// Get returns the Company of scope in any state.
+func (c *Client) Get(ctx context.Context, scope tenancy.Scope) (*Company, error) {
+	got, err := c.get(ctx, "c\x00"+scope.CompanyID(), func(ctx context.Context) ([]*directoryv1.CompanySnapshot, error) {
+		snap, err := c.api.GetCompanySnapshot(tenancy.Into(ctx, scope), &directoryv1.GetCompanySnapshotRequest{})
+		return []*directoryv1.CompanySnapshot{snap}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(got) == 0 {
+		return nil, errNotFound
+	}
+	return got[0], nil
+}
+
+// Forget drops everything cached: some Company changed.
+func (c *Client) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	clear(c.entries)
+}
+
+var errNotFound = problem.New(problem.NotFound, problem.NotFoundReason, "", "not found")
+
+// choose returns the Company whose issuer has the longest path that leads to path.
+// A proxy may have taken the issuer's path off, which is no matter while the host
+// has a single Company.
+func choose(on []*Company, path string) *Company {
+	var best *Company
+	for _, c := range on {
+		p := c.Issuer.Path()
+		leads := p == "" || path == p || strings.HasPrefix(path, p+"/") ||
+			strings.HasPrefix(path, "/.well-known/") && strings.HasSuffix(path, p)
+		if leads && (best == nil || len(p) > len(best.Issuer.Path())) {
+			best = c
+		}
+	}
+	if best == nil && len(on) == 1 {
+		return on[0]
+	}
+	return best
+}
+
+func (c *Client) get(ctx context.Context, key string, load func(context.Context) ([]*directoryv1.CompanySnapshot, error)) ([]*Company, error) {
+	now := c.now()
+	c.mu.Lock()
+	e, ok := c.entries[key]
+	epoch := c.epoch
+	c.mu.Unlock()
+	if ok && now.Sub(e.at) < MaxAge {
+		return e.companies, nil
+	}
+	// The epoch is part of the key: a load that began before a change isn't shared with callers after it.
+	v, err, _ := c.flight.Do(key+"\x00"+strconv.FormatUint(epoch, 10), func() (any, error) {
+		// One caller's cancellation must not fail the others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		snaps, err := load(ctx)
+		if problem.Is(err, problem.NotFoundReason) {
+			return []*Company(nil), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		companies := make([]*Company, 0, len(snaps))
+		for _, s := range snaps {
+			c, err := fromSnapshot(s)
+			if err != nil {
+				return nil, err
+			}
+			companies = append(companies, c)
+		}
+		return companies, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	companies, _ := v.([]*Company)
+	c.mu.Lock()
+	if c.epoch == epoch {
+		if len(c.entries) >= maxEntries {
+			clear(c.entries)
+		}
+		c.entries[key] = entry{companies, now}
+	}
+	c.mu.Unlock()
+	return companies, nil
+}
+
+func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
+	scope, err := tenancy.For(s.GetCompanyId())
+	if err != nil {
+		return nil, err
+	}
+	issuer, err := discovery.ParseIssuer(s.GetIssuer())
+	if err != nil {
+		return nil, err
+	}
+	return &Company{
+		Scope: scope, Slug: s.GetSlug(), DisplayName: s.GetDisplayName(), Issuer: issuer, Active: s.GetActive(),
+		MCPURLs: s.GetMcpUrls(), Resources: s.GetResources(), ConversationsResource: s.GetConversationsResource(),
+		ConversationsEnabled: s.GetConversationsEnabled(), CustomScopes: s.GetCustomScopes(),
+		SessionTokenLifetime: s.GetSessionTokenLifetime().AsDuration(), SessionIdleLifetime: s.GetSessionIdleLifetime().AsDuration(),
+		EventRetention: s.GetEventRetention().AsDuration(), ConversationIdleLifetime: s.GetConversationIdleLifetime().AsDuration(),
+		AnswerDeadline: s.GetAnswerDeadline().AsDuration(), SessionStartsPerMinute: int(s.GetSessionStartsPerMinute()),
+		RequestsPerMinute: int(s.GetRequestsPerMinute()), Version: s.GetVersion(),
+	}, nil
+}

@@ -1,0 +1,81 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// birthKey marks when the memory began. The marker lives in the bucket and not in
+// its configuration: a server that kept the configuration and lost the contents
+// has lost the marker with them. Keys of claims have 43 characters.
+const (
+	birthKey   = "birth"
+	birthFresh = "fresh"
+	birthLost  = "lost"
+)
+
+// A birth is when the memory began and whether anything can have been used before.
+type birth struct {
+	revision uint64
+	at       time.Time // by the NATS server's clock
+	fresh    bool
+}
+
+// vouchesFor reports whether a value issued at t cannot have been used before the
+// memory began. Issue times are whole seconds, so the second of the birth is in doubt.
+func (b birth) vouchesFor(t time.Time, ahead time.Duration) bool {
+	if b.fresh {
+		ahead = 0
+	}
+	return t.Unix() > b.at.Add(ahead).Unix()
+}
+
+// look finds or makes the bucket and its birth marker.
+func (m *Memory) look(ctx context.Context, b *bucket) error {
+	kv, err := m.js.KeyValue(ctx, m.cfg.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = m.create(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	b.kv = kv
+	value := birthLost
+	if m.cfg.Fresh {
+		value = birthFresh
+	}
+	// Whoever creates the marker first decides; the others read it.
+	if _, err := kv.Create(ctx, birthKey, []byte(value)); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return err
+	}
+	e, err := kv.Get(ctx, birthKey)
+	if err != nil {
+		return err
+	}
+	b.birth = birth{revision: e.Revision(), at: e.Created().UTC(), fresh: string(e.Value()) == birthFresh}
+	b.saw(e.Revision())
+	return nil
+}
+
+func (m *Memory) create(ctx context.Context) (jetstream.KeyValue, error) {
+	storage := jetstream.FileStorage
+	if m.cfg.Memory {
+		storage = jetstream.MemoryStorage
+	}
+	kv, err := m.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket:         m.cfg.Bucket,
+		Description:    "once-only keys: jti of assertions and DPoP proofs",
+		History:        1,
+		MaxValueSize:   64,
+		Storage:        storage,
+		Replicas:       m.cfg.Replicas,
+		LimitMarkerTTL: markerTTL,
+	})
+	if errors.Is(err, jetstream.ErrBucketExists) { // another process was faster
+		return m.js.KeyValue(ctx, m.cfg.Bucket)
+	}
+	return kv, err
+}
