@@ -28,7 +28,6 @@ GOTEST    := $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary=skipped
 # Packages with tests that need a built binary or another runtime run by themselves.
 APART     := /test/interop|/test/fault|/test/e2e
 PACKAGES   = $$(go list ./... | grep -v -E '($(APART))($$|/)')
-DB_PACKAGES = $$(go list ./internal/platform/... ./services/... ./test/... | grep -v -E '($(APART))($$|/)')
 
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
@@ -89,23 +88,17 @@ verify: ## Fail when generated code differs from its sources.
 ##@ Check
 
 .PHONY: test
-test: verify lint build test-race test-postgres test-whole spec-report ## Run every check that CI runs.
+test: verify lint build test-race test-whole spec-report ## Run every check that CI runs.
 
 .PHONY: test-unit
-test-unit: $(GOTESTSUM) ## Run the tests on SQLite, without the race detector.
-	POPPYFIELD_TEST_DB=sqlite $(GOTEST) -- $(PACKAGES)
+test-unit: $(GOTESTSUM) ## Run the tests without the race detector.
+	$(GOTEST) -- $(PACKAGES)
 
 .PHONY: test-race
-test-race: $(GOTESTSUM) ## Run the tests on SQLite with the race detector; records clauses.
+test-race: $(GOTESTSUM) ## Run the tests on SQLite and PostgreSQL with the race detector; records clauses.
 	@mkdir -p $(REPORTS) && rm -rf $(CLAUSE_DIR) && mkdir -p $(CLAUSE_DIR)
-	CGO_ENABLED=1 POPPYFIELD_TEST_DB=sqlite POPPYFIELD_CLAUSE_DIR=$(CLAUSE_DIR) \
-	  $(GOTEST) --junitfile $(REPORTS)/sqlite.xml -- -race -count=1 -timeout 15m $(PACKAGES)
-
-.PHONY: test-postgres
-test-postgres: $(GOTESTSUM) ## Run the tests that use a database on PostgreSQL with the race detector; records clauses.
-	@mkdir -p $(REPORTS) $(CLAUSE_DIR)
-	CGO_ENABLED=1 POPPYFIELD_TEST_DB=postgres POPPYFIELD_CLAUSE_DIR=$(CLAUSE_DIR) \
-	  $(GOTEST) --junitfile $(REPORTS)/postgres.xml -- -race -count=1 -timeout 15m $(DB_PACKAGES)
+	CGO_ENABLED=1 POPPYFIELD_CLAUSE_DIR=$(CLAUSE_DIR) \
+	  $(GOTEST) --junitfile $(REPORTS)/race.xml -- -race -count=1 -timeout 15m $(PACKAGES)
 
 .PHONY: test-whole
 test-whole: build $(GOTESTSUM) test/interop/node_modules/.package-lock.json ## Drive the built binary: end to end, foreign clients, kill tests.
@@ -116,7 +109,7 @@ test-whole: build $(GOTESTSUM) test/interop/node_modules/.package-lock.json ## D
 
 .PHONY: spec-report
 spec-report: ## Say which clauses of the specification have a passing test; uses the records of the last test run.
-	@test -d $(CLAUSE_DIR) || { echo "no records yet: run make test-race test-postgres first" >&2; exit 1; }
+	@test -d $(CLAUSE_DIR) || { echo "no records yet: run make test-race test-whole first" >&2; exit 1; }
 	go run ./test/specreport -records $(CLAUSE_DIR)
 
 .PHONY: lint

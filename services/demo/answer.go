@@ -62,6 +62,7 @@ func rules() []rule {
 			"wo ist", "wo bleibt", "wann kommt", "lieferung", "meine bestellung",
 		}},
 		{wantsToOrder, []string{"to order", "i'd like", "i would like", "i want", "bestellen"}},
+		{asksStatus, []string{"order", "bestellung"}},
 		{asksMenu, []string{"menu", "dish", "eat", "ramen", "noodle", "price", "cost", "speisekarte", "karte", "gericht"}},
 		{wantsPerson, []string{"person", "human", "someone", "phone", "call", "mensch", "mitarbeiter"}},
 		{saysThanks, []string{"thank", "danke"}},

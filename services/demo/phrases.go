@@ -4,14 +4,14 @@ import "strings"
 
 // phrases are the shop's sentences in one language. Dish names and numbers are the same in all.
 type phrases struct {
-	stage                                     map[Stage]string
-	statusShort, statusLong                   string
-	due, withRider, arrived                   string
-	unknownOrder, whichOrder                  string
-	cancelCall, cancelTooLate                 string
-	allergens, noAllergens, diets             string
-	hours, menu, orderOnSite                  string
-	person, welcome, greeting, unclear        string
+	stage                              map[Stage]string
+	statusShort, statusLong            string
+	due, withRider, arrived            string
+	unknownOrder, whichOrder           string
+	cancelCall, cancelTooLate          string
+	allergens, noAllergens, diets      string
+	hours, menu, orderOnSite           string
+	person, welcome, greeting, unclear string
 }
 
 // phrasesFor picks the language of a locale such as de-DE (RFC 5646); English for any other.

@@ -25,7 +25,7 @@ func main() {
 	flag.StringVar(&o.registry, "registry", "docs/specs/poppy-0.1.yaml", "the registry of clauses")
 	flag.StringVar(&o.records, "records", ".cache/clauses", "folder with the records of a test run")
 	flag.StringVar(&o.root, "root", ".", "root of the source tree")
-	flag.StringVar(&databases, "databases", "sqlite,postgres", "where a covered clause must have passed, unless its test uses no database")
+	flag.StringVar(&databases, "databases", "sqlite,postgres", "where a covered clause must have passed; a test says in its name which it uses")
 	flag.StringVar(&sections, "sections", "", "sections to report, separated by commas; empty for all")
 	flag.BoolVar(&o.missing, "missing", false, "list the Company's clauses that no test showed")
 	flag.BoolVar(&o.mark, "mark", false, "mark every clause with records on all databases as covered in the registry")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 )
@@ -15,8 +16,9 @@ import (
 type evidence struct {
 	positive, negative bool
 	tests              []string
-	// lacking are the databases that no test has shown the clause on. A test that uses
-	// no database shows it on all.
+	// lacking are the databases that no test has shown the clause on. A test whose name
+	// has none of them in it shows it on all: it uses no database, or covers its
+	// subtests on each.
 	lacking []string
 }
 
@@ -70,10 +72,18 @@ func collect(records []clausetest.Record, databases []string) map[string]*eviden
 		if !slices.Contains(e.tests, r.Test) {
 			e.tests = append(e.tests, r.Test)
 		}
-		if r.Database == "" {
-			e.lacking = nil
-		}
-		e.lacking = slices.DeleteFunc(e.lacking, func(d string) bool { return d == r.Database })
+		e.lacking = without(e.lacking, r.Test, databases)
 	}
 	return shown
+}
+
+// without removes the database that a test ran on, which a part of the test's name
+// says, from those lacking.
+func without(lacking []string, test string, databases []string) []string {
+	for part := range strings.SplitSeq(test, "/") {
+		if slices.Contains(databases, part) {
+			return slices.DeleteFunc(lacking, func(d string) bool { return d == part })
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,7 +57,7 @@ func tree(t *testing.T, source string, records ...clausetest.Record) options {
 }
 
 func record(id, database string) clausetest.Record {
-	return clausetest.Record{Clause: clause.ID(id), Test: "TestX", Polarity: "positive", Database: database}
+	return clausetest.Record{Clause: clause.ID(id), Test: strings.TrimSuffix("TestX/"+database, "/"), Polarity: "positive"}
 }
 
 func TestRun_CoveredClauseShownOnBothDatabases(t *testing.T) {

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,31 +34,55 @@ func (b birth) vouchesFor(t time.Time, ahead time.Duration) bool {
 	return t.Unix() > b.at.Add(ahead).Unix()
 }
 
-// look finds or makes the bucket and its birth marker.
-func (m *Memory) look(ctx context.Context, b *bucket) error {
+// look reads the birth marker, and makes the bucket and the marker where they are
+// missing. Only the holder of m.looking may call it.
+func (m *Memory) look(ctx context.Context) (*bucket, error) {
+	old := m.bucket.Load()
+	b := &bucket{connections: reconnects(m.js.Conn()), lookedAt: m.cfg.Now()}
+	var entry jetstream.KeyValueEntry
+	var err error
+	if old != nil {
+		b.kv = old.kv
+		entry, err = b.kv.Get(ctx, birthKey)
+	}
+	if old == nil || err != nil {
+		if b.kv, entry, err = m.findOrCreate(ctx); err != nil {
+			m.bucket.Store(nil)
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	b.birth = birth{revision: entry.Revision(), at: entry.Created().UTC(), fresh: string(entry.Value()) == birthFresh}
+	b.saw(entry.Revision())
+	if old != nil && old.birth == b.birth {
+		b.saw(old.last.Load())
+	}
+	m.opened.Store(true)
+	m.bucket.Store(b)
+	return b, nil
+}
+
+func (m *Memory) findOrCreate(ctx context.Context) (jetstream.KeyValue, jetstream.KeyValueEntry, error) {
 	kv, err := m.js.KeyValue(ctx, m.cfg.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = m.create(ctx)
 	}
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	b.kv = kv
+	entry, err := kv.Get(ctx, birthKey)
+	if !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return kv, entry, err
+	}
 	value := birthLost
-	if m.cfg.Fresh {
+	if m.cfg.Fresh && !m.opened.Load() {
 		value = birthFresh
 	}
 	// Whoever creates the marker first decides; the others read it.
-	if _, err := kv.Create(ctx, birthKey, []byte(value)); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return err
+	if _, err = kv.Create(ctx, birthKey, []byte(value)); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return nil, nil, err
 	}
-	e, err := kv.Get(ctx, birthKey)
-	if err != nil {
-		return err
-	}
-	b.birth = birth{revision: e.Revision(), at: e.Created().UTC(), fresh: string(e.Value()) == birthFresh}
-	b.saw(e.Revision())
-	return nil
+	entry, err = kv.Get(ctx, birthKey)
+	return kv, entry, err
 }
 
 func (m *Memory) create(ctx context.Context) (jetstream.KeyValue, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,8 +37,10 @@ const (
 	clockSlack = 5 * time.Second
 	// The shortest time to live of a marker that NATS leaves for an expired key.
 	markerTTL = time.Second
-	// How long a look at the birth marker is good for.
-	birthCheck = time.Second
+	// After lookAgain somebody looks at the birth marker while the others go on; a
+	// look older than lookExpires is good for nobody.
+	lookAgain   = time.Second
+	lookExpires = 3 * time.Second
 )
 
 // Memory is the shared once-only memory. It is safe for concurrent use.
@@ -47,7 +48,8 @@ type Memory struct {
 	cfg    Config
 	js     jetstream.JetStream
 	bucket atomic.Pointer[bucket]
-	mu     sync.Mutex // one look at the bucket at a time
+	looking  chan struct{} // holds a value while somebody looks at the bucket
+	opened atomic.Bool   // a look succeeded before
 }
 
 // A bucket is what is known of the key-value bucket, for one connection to NATS.
@@ -74,7 +76,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Memory, err
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	m := &Memory{cfg: cfg, js: js}
+	m := &Memory{cfg: cfg, js: js, looking: make(chan struct{}, 1)}
 	ctx, cancel := context.WithTimeout(ctx, 10*cfg.Timeout)
 	defer cancel()
 	if _, err := m.current(ctx); err != nil && js.Conn().IsConnected() {
@@ -110,7 +112,9 @@ func (m *Memory) Claim(ctx context.Context, companyID, kind, owner, value string
 	case errors.Is(err, jetstream.ErrKeyExists):
 		return ErrSeen
 	case err != nil:
-		m.forget(b)
+		if !errors.Is(err, context.Canceled) {
+			m.forget(b)
+		}
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case revision <= before, b.connections != reconnects(m.js.Conn()):
 		// Revisions only grow, so this is another bucket than the one looked at, or may
@@ -144,32 +148,41 @@ func (m *Memory) current(ctx context.Context) (*bucket, error) {
 	if !conn.IsConnected() {
 		return nil, fmt.Errorf("%w: no connection to NATS", ErrUnavailable)
 	}
-	if b := m.bucket.Load(); m.isCurrent(b) {
+	b, age := m.known()
+	switch {
+	case b != nil && age < lookAgain:
+		return b, nil
+	case b != nil:
+		select {
+		case m.looking <- struct{}{}:
+		default:
+			return b, nil // somebody is looking already
+		}
+	default:
+		select {
+		case m.looking <- struct{}{}:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		}
+	}
+	defer func() { <-m.looking }()
+	if b, age = m.known(); b != nil && age < lookAgain {
 		return b, nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old := m.bucket.Load()
-	if m.isCurrent(old) {
-		return old, nil
-	}
-	b := &bucket{connections: reconnects(conn), lookedAt: m.cfg.Now()}
-	if err := m.look(ctx, b); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if old != nil && old.birth == b.birth {
-		b.saw(old.last.Load())
-	}
-	m.bucket.Store(b)
-	return b, nil
+	return m.look(ctx)
 }
 
-func (m *Memory) isCurrent(b *bucket) bool {
+// known returns what the last look saw, nil where that counts no more, and its age.
+func (m *Memory) known() (*bucket, time.Duration) {
+	b := m.bucket.Load()
 	if b == nil || b.connections != reconnects(m.js.Conn()) {
-		return false
+		return nil, 0
 	}
 	age := m.cfg.Now().Sub(b.lookedAt)
-	return age >= 0 && age < birthCheck
+	if age < 0 || age >= lookExpires {
+		return nil, 0
+	}
+	return b, age
 }
 
 func (m *Memory) forget(b *bucket) { m.bucket.CompareAndSwap(b, nil) }

@@ -125,7 +125,9 @@ func NextAttempt(schedule []time.Duration, made int, jitter float64, retryAfter 
 	if made < 0 || made >= len(schedule) {
 		return 0, false
 	}
-	jitter = min(max(jitter, 0), 1)
+	if !(jitter >= 0 && jitter <= 1) { // NaN too
+		jitter = 0.5
+	}
 	wait := time.Duration(float64(schedule[made]) * (1 - jitterShare + 2*jitterShare*jitter))
 	return max(wait, retryAfter), true
 }

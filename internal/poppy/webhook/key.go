@@ -102,11 +102,10 @@ func ParsePrivateKey(raw string) (PrivateKey, error) {
 
 // Public returns the key that verifies what p signs; of the zero PrivateKey, the zero PublicKey.
 func (p PrivateKey) Public() PublicKey {
-	pub, ok := p.key.Public().(ed25519.PublicKey)
-	if !p.usable() || !ok {
+	if !p.usable() {
 		return PublicKey{}
 	}
-	return PublicKey{key: pub}
+	return PublicKey{key: ed25519.PublicKey(slices.Clone(p.key[ed25519.SeedSize:]))}
 }
 
 // Reveal returns the serialised key, for storage under encryption.

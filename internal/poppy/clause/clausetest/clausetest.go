@@ -14,13 +14,8 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 )
 
-const (
-	// Dir names the environment variable that turns recording on.
-	Dir = "POPPYFIELD_CLAUSE_DIR"
-	// Database names the environment variable that says which database the tests of
-	// this run use, "sqlite" or "postgres". Empty means that they use none.
-	Database = "POPPYFIELD_TEST_DB"
-)
+// Dir names the environment variable that turns recording on.
+const Dir = "POPPYFIELD_CLAUSE_DIR"
 
 // Record is one line of a coverage file: a test that passed and what it showed.
 type Record struct {
@@ -29,14 +24,19 @@ type Record struct {
 	// Polarity is "positive" where right input got the right answer, "negative"
 	// where wrong input was refused.
 	Polarity string `json:"polarity"`
-	Database string `json:"database,omitempty"`
 }
 
 // Covers records, once t has passed, that right input got the answer that ids ask for.
-func Covers(t testing.TB, ids ...clause.ID) { record(t, "positive", ids) }
+func Covers(t testing.TB, ids ...clause.ID) {
+	t.Helper()
+	record(t, "positive", ids)
+}
 
 // Refuses records, once t has passed, that input breaking ids was refused as they ask.
-func Refuses(t testing.TB, ids ...clause.ID) { record(t, "negative", ids) }
+func Refuses(t testing.TB, ids ...clause.ID) {
+	t.Helper()
+	record(t, "negative", ids)
+}
 
 var mu sync.Mutex // serialises appends of parallel tests of one process
 
@@ -61,7 +61,7 @@ func record(t testing.TB, polarity string, ids []clause.ID) {
 		defer f.Close()
 		enc := json.NewEncoder(f)
 		for _, id := range ids {
-			r := Record{Clause: id, Test: t.Name(), Polarity: polarity, Database: os.Getenv(Database)}
+			r := Record{Clause: id, Test: t.Name(), Polarity: polarity}
 			if err := enc.Encode(r); err != nil {
 				t.Errorf("recording clauses: %v", err)
 			}

@@ -1,0 +1,160 @@
+package httpx
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/jose"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+)
+
+// Place is where an error happened, which decides its status and its challenge.
+type Place uint8
+
+// The places. The token endpoint's rules hold for every endpoint at which clients
+// authenticate with an assertion.
+const (
+	Resource       Place = iota // takes a token bound to a key: conversations, mediated sign-in, APIs
+	TokenEndpoint               // token, revocation, device authorization
+	BearerResource              // takes a Bearer token: the Company's MCP API
+)
+
+// An oauthBody is the answer of RFC 6749 section 5.2; its error decides about further members.
+type oauthBody map[string]string
+
+// WriteOAuthError answers err at an OAuth or Poppy endpoint. Anything but a
+// problem becomes server_error, with the request's id as the only trace of it. A
+// NotFound problem is answered as WriteNotFound, and an unknown conversation
+// without a word of why (decision 21), so that two answers never differ.
+func WriteOAuthError(w http.ResponseWriter, r *http.Request, err error, place Place) {
+	e := problem.As(err)
+	status := oauthStatus(e, place)
+	logFailure(r, status, e)
+	h := w.Header()
+	h.Set("Cache-Control", "no-store") // RFC 6749 5.2
+	h.Set("Pragma", "no-cache")
+	if e.Reason == problem.NotFoundReason {
+		h.Del("Pragma")
+		WriteNotFound(w)
+		return
+	}
+	body := oauthBody{}
+	for name, value := range e.Extra {
+		body[name] = value
+	}
+	body["error"] = e.Reason.Wire()
+	description := describe(e.Detail)
+	switch {
+	case e.Reason == problem.ConversationNotFound:
+		description = ""
+	case status == http.StatusInternalServerError:
+		body["error"] = problem.ServerError.Wire()
+		description = "internal error"
+		if id := RequestIDFrom(r.Context()); id != "" {
+			description += ", request " + id
+		}
+	}
+	if description != "" {
+		body["error_description"] = description
+	}
+	setRetryAfter(h, status, e)
+	if c := challenge(e, status, place, description); c != "" {
+		h.Set(headerChallenge, c)
+	}
+	out, err := json.Marshal(body)
+	if err != nil { // a map of strings always encodes
+		out = []byte(`{"error":"server_error"}`)
+	}
+	WriteJSON(w, status, out)
+}
+
+// oauthStatus is the table of Poppy 4.2, 6 and 7.13.
+func oauthStatus(e *problem.Error, place Place) int {
+	switch e.Reason {
+	case problem.InvalidDPoPProof, problem.UseDPoPNonce:
+		if place == TokenEndpoint { // poppy-0.1/4.2#64, RFC9449/8
+			return http.StatusBadRequest
+		}
+		return http.StatusUnauthorized
+	case problem.InvalidClient, problem.InvalidToken:
+		return http.StatusUnauthorized
+	case problem.InvalidRequest:
+		// Credentials sent in a way that cannot be read, decision 26.
+		if place != TokenEndpoint && e.Kind == problem.Unauthenticated {
+			return http.StatusUnauthorized
+		}
+		return http.StatusBadRequest
+	case problem.InvalidGrant, problem.InvalidSession, problem.InvalidScope, problem.InvalidTarget, problem.UnsupportedGrantType,
+		problem.AccountMismatch, problem.UnauthorizedClient, problem.InvalidCursor,
+		// RFC8628/3.5
+		"AUTHORIZATION_PENDING", "SLOW_DOWN", "ACCESS_DENIED", "EXPIRED_TOKEN":
+		return http.StatusBadRequest
+	case problem.SignInRequired, problem.InsufficientScope, problem.ExtensionRequired:
+		return http.StatusForbidden
+	case problem.ConversationNotFound:
+		return http.StatusNotFound
+	case problem.ConversationClosed, problem.DirectConversationOpen, problem.MessageIDConflict:
+		return http.StatusConflict
+	case problem.CursorExpired:
+		return http.StatusGone
+	}
+	return statusOf(e)
+}
+
+// challenge is the value of WWW-Authenticate, "" where the answer has none. A
+// refused client assertion has none either: RFC 6749 section 5.2 asks for one only
+// where the client came with an Authorization header, and there is no scheme to name.
+func challenge(e *problem.Error, status int, place Place, description string) string {
+	var about bool
+	switch e.Reason {
+	case problem.InvalidDPoPProof, problem.UseDPoPNonce: // poppy-0.1/4.3#26, at the token endpoint too
+		about = true
+	case problem.SignInRequired, problem.InsufficientScope: // poppy-0.1/6#19
+		about = place != TokenEndpoint
+	default:
+		about = place != TokenEndpoint && status == http.StatusUnauthorized
+	}
+	if !about {
+		return ""
+	}
+	params := []string{`error="` + e.Reason.Wire() + `"`}
+	if description != "" {
+		params = append(params, `error_description="`+description+`"`)
+	}
+	if scope := describe(e.Extra["scope"]); scope != "" { // poppy-0.1/6#32
+		params = append(params, `scope="`+scope+`"`)
+	}
+	if place == BearerResource {
+		return "Bearer " + strings.Join(params, ", ")
+	}
+	params = append(params, `algs="`+strings.Join(jose.Algs(), " ")+`"`) // RFC9449/7.1
+	return "DPoP " + strings.Join(params, ", ")
+}
+
+const maxDescription = 400
+
+// describe brings text into the characters that RFC 6749 section 5.2 allows in
+// error_description. Quotes and backslashes are not among them, so the result
+// needs no escaping between the quotes of a header's parameter.
+func describe(text string) string {
+	var b strings.Builder
+	for _, c := range text {
+		if b.Len() == maxDescription {
+			break
+		}
+		switch {
+		case c == '"':
+			b.WriteByte('\'')
+		case c == '\\':
+			b.WriteByte('/')
+		case c == '\n', c == '\t', c == '\r':
+			b.WriteByte(' ')
+		case c < 0x20, c > 0x7E:
+			b.WriteByte('?')
+		default:
+			b.WriteByte(byte(c))
+		}
+	}
+	return b.String()
+}

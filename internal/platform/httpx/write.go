@@ -1,0 +1,69 @@
+package httpx
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Headers that only this package writes by their names.
+const (
+	headerRequestID = "X-Request-Id"
+	headerDPoPNonce = "DPoP-Nonce"
+	headerChallenge = "WWW-Authenticate"
+	headerRetry     = "Retry-After"
+)
+
+// WriteJSON writes v, which must be JSON already. Without a Cache-Control of the
+// handler's own nobody may store the answer.
+func WriteJSON(w http.ResponseWriter, status int, v []byte) {
+	writeBody(w, status, "application/json", v)
+}
+
+func writeBody(w http.ResponseWriter, status int, contentType string, v []byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(v)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	w.WriteHeader(status)
+	// The client has gone if this fails; there is nobody left to tell.
+	_, _ = w.Write(v)
+}
+
+// WriteNotFound writes the one answer for everything that is not there or not the
+// caller's: an unknown host, Company, domain or path. Headers that a handler set
+// for another answer are taken back, so that the bytes tell nothing.
+func WriteNotFound(w http.ResponseWriter) {
+	h := w.Header()
+	for _, name := range [...]string{
+		headerDPoPNonce, headerChallenge, headerRetry, "Allow", "Content-Language", "ETag", "Expires", "Last-Modified", "Link", "Location", "Vary",
+	} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store")
+	WriteJSON(w, http.StatusNotFound, []byte(`{"error":"not_found"}`))
+}
+
+// WriteMethodNotAllowed writes a 405 that names the methods of the resource (RFC 9110 section 15.5.6).
+func WriteMethodNotAllowed(w http.ResponseWriter, allow ...string) {
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	w.Header().Set("Cache-Control", "no-store")
+	WriteJSON(w, http.StatusMethodNotAllowed, []byte(`{"error":"method_not_allowed"}`))
+}
+
+// SetDPoPNonce puts the nonce that the client's next proof needs into the answer
+// (RFC 9449 section 8.1); call it before the answer is written.
+func SetDPoPNonce(w http.ResponseWriter, nonce string) {
+	if nonce != "" {
+		w.Header().Set(headerDPoPNonce, nonce)
+	}
+}
+
+// retryAfter is the value of Retry-After: whole seconds, rounded up, at least one.
+func retryAfter(d time.Duration) string {
+	return strconv.FormatInt(int64(max(1, (d+time.Second-1)/time.Second)), 10)
+}

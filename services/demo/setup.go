@@ -1,0 +1,343 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	slug        = "noodle-bar"
+	displayName = "Noodle Bar"
+
+	secretFile = "backend-secret"
+	keyFile    = "api-key"
+)
+
+// Result is what the setup arrived at.
+type Result struct {
+	Company        string // companies/cmp_…
+	Issuer         string // https origin that identifies the Company (Poppy 3.2)
+	Domain         string
+	RedirectTarget string // where poppy.json is hosted
+	APIKey         string // the Company's own key to the admin API
+	BackendSecret  string // whsec_…
+}
+
+// Resources of the admin API, with the members that the setup reads.
+type (
+	company struct {
+		Name        string `json:"name,omitempty"`
+		Slug        string `json:"slug,omitempty"`
+		DisplayName string `json:"display_name,omitempty"`
+		Kind        string `json:"kind,omitempty"`
+		State       string `json:"state,omitempty"`
+		Issuer      string `json:"issuer,omitempty"`
+	}
+	domain struct {
+		Name           string        `json:"name,omitempty"`
+		Domain         string        `json:"domain,omitempty"`
+		State          string        `json:"state,omitempty"`
+		RedirectTarget string        `json:"redirect_target,omitempty"`
+		Observations   []observation `json:"observations,omitempty"`
+	}
+	observation struct {
+		Method string `json:"method"`
+		Seen   string `json:"seen"`
+		Detail string `json:"detail"`
+	}
+	discoverySettings struct {
+		OrganizationName     string `json:"organization_name"`
+		ConversationsEnabled bool   `json:"conversations_enabled"`
+	}
+	backend struct {
+		URL   string `json:"url"`
+		State string `json:"state,omitempty"`
+	}
+	backendSecret struct {
+		Name       string `json:"name"`
+		Kind       string `json:"kind"`
+		Secret     string `json:"secret"`
+		Prefix     string `json:"prefix"`
+		ExpireTime string `json:"expire_time"`
+	}
+	apiKey struct {
+		Key string `json:"key"`
+	}
+)
+
+// onboarding brings the Company to where it should be, whatever was there before: each
+// step looks first and changes only what differs.
+type onboarding struct {
+	cfg      Config
+	api      *adminClient
+	redirect func(target string) // told as soon as the redirect target is known
+	secret   func(secret string) error
+	result   Result
+}
+
+// Setup onboards the shop through the public admin API. It may be run again at any
+// time. The website has to be up, since the check of the domain looks at its redirect.
+func Setup(ctx context.Context, cfg Config, redirect func(target string), secret func(string) error) (Result, error) {
+	o := &onboarding{
+		cfg: cfg, redirect: redirect, secret: secret,
+		api: &adminClient{origin: strings.TrimSuffix(cfg.APIOrigin, "/"), key: cfg.OperatorKey, http: newHTTPClient(cfg.Roots, cfg.Hosts)},
+	}
+	defer o.api.http.CloseIdleConnections()
+	o.result.Domain = cfg.Domain
+	state := ""
+	var dom domain
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"company", func() (err error) { state, err = o.company(ctx); return err }},
+		{"domain", func() (err error) { dom, err = o.domain(ctx); return err }},
+		{"discovery settings", func() error { return o.settings(ctx) }},
+		{"backend", func() error { return o.backend(ctx) }},
+		{"backend secret", func() error { return o.backendSecret(ctx) }},
+		{"publish", func() error { return o.publish(ctx, state) }},
+		{"API key", func() error { return o.apiKey(ctx) }},
+		{"domain check", func() error { return o.verify(ctx, dom) }},
+	} {
+		if err := step.do(); err != nil {
+			return o.result, fmt.Errorf("setting up the demo Company, %s: %w", step.what, err)
+		}
+	}
+	return o.result, nil
+}
+
+func (o *onboarding) company(ctx context.Context) (string, error) {
+	query := url.Values{"page_size": {"200"}}
+	for {
+		var page struct {
+			Companies []company `json:"companies"`
+			Next      string    `json:"next_page_token"`
+		}
+		if err := o.api.call(ctx, http.MethodGet, "/v1/companies", query, nil, &page); err != nil {
+			return "", err
+		}
+		for _, c := range page.Companies {
+			if c.Slug == slug {
+				o.result.Company, o.result.Issuer = c.Name, c.Issuer
+				return c.State, nil
+			}
+		}
+		if page.Next == "" {
+			break
+		}
+		query.Set("page_token", page.Next)
+	}
+	var made company
+	err := o.api.call(ctx, http.MethodPost, "/v1/companies", requestID(),
+		company{Slug: slug, DisplayName: displayName, Kind: "COMPANY_KIND_TEST"}, &made)
+	if err != nil {
+		return "", err
+	}
+	o.result.Company, o.result.Issuer = made.Name, made.Issuer
+	return made.State, nil
+}
+
+func (o *onboarding) domain(ctx context.Context) (domain, error) {
+	var page struct {
+		Domains []domain `json:"domains"`
+	}
+	parent := "/v1/" + o.result.Company + "/domains"
+	if err := o.api.call(ctx, http.MethodGet, parent, url.Values{"page_size": {"200"}}, nil, &page); err != nil {
+		return domain{}, err
+	}
+	var dom domain
+	for _, d := range page.Domains {
+		if d.Domain == o.cfg.Domain {
+			dom = d
+		}
+	}
+	if dom.Name == "" {
+		if err := o.api.call(ctx, http.MethodPost, parent, requestID(), domain{Domain: o.cfg.Domain}, &dom); err != nil {
+			return domain{}, err
+		}
+	}
+	o.result.RedirectTarget = dom.RedirectTarget
+	o.redirect(dom.RedirectTarget)
+	return dom, nil
+}
+
+func (o *onboarding) settings(ctx context.Context) error {
+	at := "/v1/" + o.result.Company + "/discoverySettings"
+	want := discoverySettings{OrganizationName: displayName, ConversationsEnabled: true}
+	var have discoverySettings
+	if err := o.api.call(ctx, http.MethodGet, at, nil, nil, &have); err != nil {
+		return err
+	}
+	if have == want {
+		return nil
+	}
+	query := requestID()
+	query.Set("update_mask", "organization_name,conversations_enabled")
+	return o.api.call(ctx, http.MethodPatch, at, query, want, nil)
+}
+
+func (o *onboarding) backend(ctx context.Context) error {
+	at := "/v1/" + o.result.Company + "/backend"
+	var have backend
+	if err := o.api.call(ctx, http.MethodGet, at, nil, nil, &have); err != nil && !hasStatus(err, http.StatusNotFound) {
+		return err
+	}
+	if have.URL != o.cfg.BackendURL {
+		query := requestID()
+		query.Set("update_mask", "url")
+		if err := o.api.call(ctx, http.MethodPatch, at, query, backend{URL: o.cfg.BackendURL}, &have); err != nil {
+			return err
+		}
+	}
+	if have.State == "BACKEND_STATE_DISABLED" {
+		return o.api.call(ctx, http.MethodPost, at+":enable", nil, requestBody(requestID()), nil)
+	}
+	return nil
+}
+
+// backendSecret keeps the secret that is stored here as long as it still signs, and
+// asks for a new one otherwise: the API shows a secret only when it is made.
+func (o *onboarding) backendSecret(ctx context.Context) error {
+	at := "/v1/" + o.result.Company + "/backend"
+	kept, err := readPrivate(filepath.Join(o.cfg.DataDir, secretFile))
+	if err != nil {
+		return err
+	}
+	if kept != "" {
+		var page struct {
+			Secrets []backendSecret `json:"secrets"`
+		}
+		if err := o.api.call(ctx, http.MethodGet, at+"/secrets", nil, nil, &page); err != nil {
+			return err
+		}
+		for _, s := range page.Secrets {
+			if s.Kind == "SECRET_KIND_HMAC" && s.ExpireTime == "" && s.Prefix != "" && strings.HasPrefix(kept, s.Prefix) {
+				o.result.BackendSecret = kept
+				return o.secret(kept)
+			}
+		}
+	}
+	var made backendSecret
+	body := requestBody(requestID())
+	body["kind"] = "SECRET_KIND_HMAC"
+	if err := o.api.call(ctx, http.MethodPost, at+":rotateSecret", nil, body, &made); err != nil {
+		return err
+	}
+	if err := writePrivate(filepath.Join(o.cfg.DataDir, secretFile), made.Secret); err != nil {
+		return err
+	}
+	o.result.BackendSecret = made.Secret
+	return o.secret(made.Secret)
+}
+
+func (o *onboarding) publish(ctx context.Context, state string) error {
+	if state != "COMPANY_STATE_SETTING_UP" {
+		return nil // published before, or taken off the air by an operator who meant it
+	}
+	var c company
+	err := o.api.call(ctx, http.MethodPost, "/v1/"+o.result.Company+":publish", nil, requestBody(requestID()), &c)
+	if err == nil && c.Issuer != "" {
+		o.result.Issuer = c.Issuer
+	}
+	return err
+}
+
+func (o *onboarding) apiKey(ctx context.Context) error {
+	file := filepath.Join(o.cfg.DataDir, keyFile)
+	kept, err := readPrivate(file)
+	if err != nil {
+		return err
+	}
+	if kept != "" {
+		own := &adminClient{origin: o.api.origin, key: kept, http: o.api.http}
+		var me struct {
+			Company string `json:"company"`
+		}
+		err := own.call(ctx, http.MethodGet, "/v1/me", nil, nil, &me)
+		if err == nil && me.Company == o.result.Company {
+			o.result.APIKey = kept
+			return nil
+		}
+		var refused *apiError
+		if err != nil && !errors.As(err, &refused) {
+			return err
+		}
+	}
+	var made apiKey
+	err = o.api.call(ctx, http.MethodPost, "/v1/"+o.result.Company+"/apiKeys", requestID(),
+		map[string]any{"display_name": "Noodle Bar's own key", "scopes": []string{"*"}}, &made)
+	if err != nil {
+		return err
+	}
+	o.result.APIKey = made.Key
+	return writePrivate(file, made.Key)
+}
+
+// verify asks for checks until the domain counts as the Company's.
+func (o *onboarding) verify(ctx context.Context, dom domain) error {
+	for try := range 20 {
+		if dom.State == "DOMAIN_STATE_VERIFIED" {
+			return nil
+		}
+		if try > 0 {
+			if err := pause(ctx, min(time.Duration(try)*250*time.Millisecond, 2*time.Second)); err != nil {
+				return err
+			}
+		}
+		if err := o.api.call(ctx, http.MethodPost, "/v1/"+dom.Name+":check", nil, map[string]any{}, &dom); err != nil {
+			return err
+		}
+	}
+	if dom.State == "DOMAIN_STATE_VERIFIED" {
+		return nil
+	}
+	seen := make([]string, len(dom.Observations))
+	for i, ob := range dom.Observations {
+		seen[i] = fmt.Sprintf("%s saw %q: %s", ob.Method, ob.Seen, ob.Detail)
+	}
+	return fmt.Errorf("%s is %s; %s", dom.Domain, dom.State, strings.Join(seen, "; "))
+}
+
+func requestBody(v url.Values) map[string]any {
+	return map[string]any{"request_id": v.Get("request_id")}
+}
+
+// readPrivate returns "" for a file that isn't there.
+func readPrivate(file string) (string, error) {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", filepath.Base(file), err)
+	}
+	return strings.TrimSpace(string(raw)), nil
+}
+
+// writePrivate writes a file that only its owner may read; it is there whole or not at all.
+func writePrivate(file, content string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), ".tmp-*") // CreateTemp makes it 0600
+	if err != nil {
+		return err
+	}
+	_, err = tmp.WriteString(content + "\n")
+	err = errors.Join(err, tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}
