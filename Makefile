@@ -79,7 +79,7 @@ generate-ent: ## Generate ent from ent/schema.
 .PHONY: migrate-new
 migrate-new: ## Write a migration for each database from the schema: make migrate-new NAME=add_x.
 	@test -n "$(NAME)" || { echo "usage: make migrate-new NAME=what_changes" >&2; exit 2; }
-	go run ./ent/migrate/diff $(NAME)
+	go run ./test/pgtest/with go run ./ent/migrate/diff $(NAME)
 
 .PHONY: verify
 verify: ## Fail when generated code differs from its sources.

@@ -67,6 +67,7 @@ type fakeCompany struct {
 	addr     string
 	ca       *devca.CA
 	identity Identity
+	clientID string
 
 	mu       sync.Mutex
 	document map[string]any
@@ -91,7 +92,7 @@ type fakeCompany struct {
 func newFakeCompany(t *testing.T) *fakeCompany {
 	t.Helper()
 	c := &fakeCompany{
-		t: t, clock: newTestClock(), lifetime: 3600, status: statusIdle, pageSize: 100,
+		t: t, clock: newTestClock(), clientID: testClient, lifetime: 3600, status: statusIdle, pageSize: 100,
 		routes: map[string]http.HandlerFunc{}, jtis: map[string]bool{}, tokens: map[string]string{},
 		revoked: map[string]bool{}, sent: map[string]string{}, events: map[string][]map[string]any{}, expired: map[string]bool{},
 	}
@@ -240,13 +241,13 @@ func (c *fakeCompany) token(w http.ResponseWriter, r *http.Request, form url.Val
 		c.t.Errorf("key set: %v", err)
 	}
 	now := c.clock.Now()
-	client, err := oauth.CheckClientAssertion(form.Get("client_assertion"), keys, testClient, []string{shopToken}, now)
-	if err != nil || c.jtis[client.JTI()] || form.Get("client_assertion_type") != assertionTypeBearer || form.Get("client_id") != testClient {
+	client, err := oauth.CheckClientAssertion(form.Get("client_assertion"), keys, c.clientID, []string{shopToken}, now)
+	if err != nil || c.jtis[client.JTI()] || form.Get("client_assertion_type") != assertionTypeBearer || form.Get("client_id") != c.clientID {
 		c.t.Errorf("client assertion refused: %v", err)
 		oauthError(w, 401, "invalid_client")
 		return
 	}
-	session, err := oauth.CheckSessionAssertion(form.Get("assertion"), keys, testClient, shopToken, now)
+	session, err := oauth.CheckSessionAssertion(form.Get("assertion"), keys, c.clientID, shopToken, now)
 	if err != nil || c.jtis[session.JTI()] || oauth.CheckDistinctAssertions(form.Get("client_assertion"), form.Get("assertion")) != nil {
 		c.t.Errorf("session assertion refused: %v", err)
 		oauthError(w, 400, "invalid_grant")

@@ -199,7 +199,8 @@ func (a *Agent) send(ctx context.Context, section, title string, out outgoing, s
 		}
 		in, err := a.exchange(ctx, section, title, out)
 		if err != nil {
-			if out.repeatable && try < maxTries && ctx.Err() == nil &&
+			var untrusted *tls.CertificateVerificationError
+			if out.repeatable && try < maxTries && ctx.Err() == nil && !errors.As(err, &untrusted) &&
 				a.clock.Wait(ctx, time.Duration(try)*400*time.Millisecond) == nil {
 				continue
 			}

@@ -51,7 +51,7 @@ func (c *cluster) clone(ctx context.Context, migrate Migrate) (string, error) {
 		return "", c.failed
 	}
 	if c.server == nil {
-		if c.server, c.failed = start(Options{}); c.failed != nil {
+		if c.server, c.failed = Open(Options{}); c.failed != nil {
 			return "", c.failed
 		}
 		c.templates = map[uintptr]string{}

@@ -49,12 +49,12 @@ type Server struct {
 // Start starts a server for one test and ends it with the test.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	s, err := start(o)
+	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.process.Stop(stopTimeout), os.RemoveAll(s.dir)); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -64,10 +64,21 @@ func Start(t testing.TB, o Options) *Server {
 // Database makes an empty database that Role owns and returns its URL.
 func (s *Server) Database(t testing.TB, name string) string {
 	t.Helper()
-	if err := s.createDatabase(t.Context(), name, ""); err != nil {
+	url, err := s.Create(t.Context(), name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s.url(Role, name)
+	return url
+}
+
+// Create is Database for callers that are no tests.
+func (s *Server) Create(ctx context.Context, name string) (string, error) {
+	return s.url(Role, name), s.createDatabase(ctx, name, "")
+}
+
+// Close ends the server and removes its data.
+func (s *Server) Close() error {
+	return errors.Join(s.process.Stop(stopTimeout), os.RemoveAll(s.dir))
 }
 
 // Crash kills the server at once, as a power failure of its process would.
@@ -88,7 +99,8 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-func start(o Options) (*Server, error) {
+// Open starts a server that its caller ends with Close.
+func Open(o Options) (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
 		return nil, err

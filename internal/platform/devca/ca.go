@@ -161,7 +161,7 @@ func newSerial() (*big.Int, error) {
 // readOrCreate returns the content of file, creating it with what build returns.
 // The content appears whole and once: whoever comes second reads what the first wrote.
 func readOrCreate(file string, mode fs.FileMode, build func() ([]byte, error)) ([]byte, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // a fixed name in the directory the operator chose
+	text, err := os.ReadFile(file)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return text, err
 	}
@@ -179,7 +179,7 @@ func readOrCreate(file string, mode fs.FileMode, build func() ([]byte, error)) (
 	}
 	err = os.Link(tmp.Name(), file)
 	if errors.Is(err, fs.ErrExist) {
-		return os.ReadFile(file) //nolint:gosec // as above
+		return os.ReadFile(file)
 	}
 	return text, err
 }

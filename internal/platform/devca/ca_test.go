@@ -128,7 +128,7 @@ func shake(t *testing.T, addr string, server, client *tls.Config) (*x509.Certifi
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // test
+	defer l.Close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

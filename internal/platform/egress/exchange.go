@@ -69,7 +69,8 @@ func (c *Client) do(ctx context.Context, x exchange) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	ctx, span := c.telemetry.start(ctx, x.method, u)
+	ctx, span := c.telemetry.tracer.Start(ctx, "egress "+x.method, spanOptions(x.method, u)...)
+	defer span.End()
 	inner, cancel := context.WithTimeout(ctx, x.timeout)
 	defer cancel()
 	clock := &stopwatch{now: c.now, start: c.now()}
@@ -78,7 +79,7 @@ func (c *Client) do(ctx context.Context, x exchange) (Response, error) {
 	if err != nil {
 		err = classify(ctx, inner, err)
 	}
-	c.telemetry.end(ctx, span, x.method, resp, err)
+	c.telemetry.record(ctx, span, x.method, resp, err)
 	return resp, err
 }
 
@@ -102,7 +103,7 @@ func (c *Client) send(ctx context.Context, u URL, x exchange) (Response, error) 
 	if err != nil {
 		return Response{}, err
 	}
-	defer res.Body.Close() //nolint:errcheck // the answer has been read, or is not wanted
+	defer res.Body.Close()
 	out := Response{URL: u.String(), Status: res.StatusCode, Header: keep(res.Header), ContentType: mediaType(res.Header)}
 	out.Body, err = readBody(res, x.cap)
 	if err == nil && ctx.Err() != nil {
@@ -119,8 +120,10 @@ func (c *Client) send(ctx context.Context, u URL, x exchange) (Response, error) 
 }
 
 func readBody(res *http.Response, limit int64) ([]byte, error) {
-	if enc := res.Header.Values("Content-Encoding"); len(enc) > 0 && !(len(enc) == 1 && strings.EqualFold(enc[0], "identity")) {
-		return nil, newError(Encoding, "the answer has a Content-Encoding, which was not asked for", nil)
+	for _, enc := range res.Header.Values("Content-Encoding") {
+		if !strings.EqualFold(enc, "identity") {
+			return nil, newError(Encoding, "the answer has a Content-Encoding, which was not asked for", nil)
+		}
 	}
 	if res.ContentLength > limit {
 		return nil, tooLarge()

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -141,7 +141,7 @@ func TestCI07_DeclaredGigabyteIsRefusedUnread(t *testing.T) {
 	kinds := ci07(t, 5*time.Second, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "1073741824")
 		_, _ = w.Write([]byte("{"))
-		http.NewResponseController(w).Flush()
+		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
 	require.Equal(t, []Kind{TooLarge, TooLarge}, kinds)
@@ -157,7 +157,7 @@ func TestCI07_DripIsCutByTheDeadline(t *testing.T) {
 				return
 			case <-tick.C:
 				_, _ = w.Write([]byte(" "))
-				http.NewResponseController(w).Flush()
+				_ = http.NewResponseController(w).Flush()
 			}
 		}
 	})
@@ -250,7 +250,7 @@ func TestFetch_TLSIsVerified(t *testing.T) {
 	} {
 		l, err := tls.Listen("tcp4", "127.0.0.1:0", cfg)
 		require.NoError(t, err)
-		srv := &http.Server{Handler: http.HandlerFunc(ok), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Second}
+		srv := &http.Server{Handler: http.HandlerFunc(ok), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), ReadHeaderTimeout: time.Second}
 		go func() { _ = srv.Serve(l) }()
 		t.Cleanup(func() { _ = srv.Close() })
 		_, err = newClient(t, ca, nil, "agent.example="+l.Addr().String()).Fetch(t.Context(), Request{URL: "https://agent.example/"})
@@ -260,7 +260,7 @@ func TestFetch_TLSIsVerified(t *testing.T) {
 
 	plain, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv := &http.Server{Handler: http.HandlerFunc(ok), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Second}
+	srv := &http.Server{Handler: http.HandlerFunc(ok), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), ReadHeaderTimeout: time.Second}
 	go func() { _ = srv.Serve(plain) }()
 	t.Cleanup(func() { _ = srv.Close() })
 	_, err = newClient(t, ca, nil, "agent.example="+plain.Addr().String()).Fetch(t.Context(), Request{URL: "https://agent.example/"})

@@ -3,8 +3,7 @@ package egress
 import (
 	"context"
 	"crypto/tls"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -161,7 +160,7 @@ func startSite(t *testing.T, ca *devca.CA, name string, h http.HandlerFunc, http
 		s.TLS.NextProtos = []string{"http/1.1"}
 	}
 	s.EnableHTTP2 = http2
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.conns.Add(1)

@@ -40,15 +40,16 @@ func newTelemetry(tp trace.TracerProvider, mp metric.MeterProvider) (telemetry, 
 	return telemetry{tracer: tp.Tracer(scope), duration: h}, nil
 }
 
-func (t telemetry) start(ctx context.Context, method string, u URL) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, "egress "+method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+func spanOptions(method string, u URL) []trace.SpanStartOption {
+	return []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("http.request.method", method),
 		attribute.String("server.address", u.Hostname()),
 		attribute.Int("server.port", int(u.Port())),
-	))
+	)}
 }
 
-func (t telemetry) end(ctx context.Context, span trace.Span, method string, r Response, err error) {
+// record tells span and metric how the exchange went.
+func (t telemetry) record(ctx context.Context, span trace.Span, method string, r Response, err error) {
 	outcome := string(KindOf(err))
 	if err == nil {
 		outcome = fmt.Sprintf("%dxx", r.Status/100)
@@ -60,7 +61,6 @@ func (t telemetry) end(ctx context.Context, span trace.Span, method string, r Re
 		span.SetAttributes(attribute.String("error.type", outcome))
 		span.SetStatus(codes.Error, DetailOf(err))
 	}
-	span.End()
 	t.duration.Record(ctx, r.Timing.Total.Seconds(), metric.WithAttributes(
 		attribute.String("http.request.method", method), attribute.String("outcome", outcome)))
 }

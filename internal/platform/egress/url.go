@@ -120,7 +120,8 @@ func invalid(detail string) *Error { return newError(InvalidURL, detail, nil) }
 
 // splitAuthority returns the host, still in its brackets, and the port.
 func splitAuthority(authority string) (string, uint16, error) {
-	host, port, found := authority, "", false
+	var host, port string
+	var found bool
 	if end := strings.LastIndexByte(authority, ']'); end >= 0 {
 		host = authority[:end+1]
 		port, found = strings.CutPrefix(authority[end+1:], ":")
@@ -175,6 +176,10 @@ func looksNumeric(name string) bool {
 
 // canonicalName returns a DNS name in lower-case A-labels without trailing dot.
 func canonicalName(name string) (string, error) {
+	// Four bytes a character at most; what is longer need not be mapped first.
+	if len(name) > 4*254 {
+		return "", errors.New("the host is longer than 253 characters")
+	}
 	if !ascii(name) || strings.Contains(strings.ToLower(name), "xn--") {
 		// Lookup maps full-width letters, digits and dots to plain ones; what comes out
 		// is checked like any other name below, and an address among it refused.

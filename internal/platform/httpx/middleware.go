@@ -186,18 +186,6 @@ func (t *tracker) Flush() {
 // Unwrap lets http.ResponseController reach the connection.
 func (t *tracker) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// LimitBody ends a body after maxBytes; what reads it gets an *http.MaxBytesError.
-func LimitBody(maxBytes int64) Middleware {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Body != nil && r.Body != http.NoBody {
-				r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
 // SecurityHeaders sets what is right for answers that are data; a handler that
 // serves pages replaces Content-Security-Policy by its own.
 func SecurityHeaders(hsts bool) Middleware {

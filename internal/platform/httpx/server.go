@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Limits of every server. There is no WriteTimeout: an answer may be held for as
-// long as a poll waits, and streams set deadlines for each write themselves.
+// Limits of every server. There is no WriteTimeout, since an answer may be held for
+// as long as a poll waits, and streams set a deadline for each write themselves.
+// Nor is there a ReadTimeout: net/http would end the context of a request that
+// waits past it. LimitBody bounds the time of a body instead.
 const (
 	ReadHeaderTimeout = 10 * time.Second
-	ReadTimeout       = 30 * time.Second
 	IdleTimeout       = 2 * time.Minute
 	MaxHeaderBytes    = 32 << 10
 )
@@ -60,7 +61,6 @@ func NewServer(ctx context.Context, cfg Config) *Server {
 			Handler:           lastAnswers(cfg.Drainer, cfg.Handler),
 			TLSConfig:         cfg.TLS,
 			ReadHeaderTimeout: ReadHeaderTimeout,
-			ReadTimeout:       ReadTimeout,
 			IdleTimeout:       IdleTimeout,
 			MaxHeaderBytes:    cfg.MaxHeaderBytes,
 			BaseContext:       func(net.Listener) context.Context { return base },

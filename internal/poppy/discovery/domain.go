@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 
@@ -59,6 +60,8 @@ func normalizeHost(raw string) (name, detail string) {
 		return "", "the name is empty"
 	case len(raw) > maxRawName:
 		return "", "the name is too long"
+	case !utf8.ValidString(raw):
+		return "", "the name is no UTF-8"
 	case strings.ContainsAny(raw, ":/@?#[]\\"):
 		return "", "a bare host name is needed: no scheme, port, path or address literal"
 	}

@@ -63,7 +63,7 @@ func TestPJ02_ParseDomain_Refused(t *testing.T) {
 		"", ".", "..", "com", "localhost", "example..com", ".example.com", "example.com:443", "https://example.com",
 		"example.com/", "user@example.com", "127.0.0.1", "127.1", "1.2.3.0x7f", "example.0x", "[::1]", "::1", "１２７.0.0.1",
 		"-a.example", "a-.example", "a_b.example", "a b.example", "exa\x00mple.com", "example.com\n", "*.example.com",
-		"www.www.example.com", "xn--a.example", "\xff.example", "a\u200db.example",
+		"www.www.example.com", "xn--a.example", "\xff.example", "\ufffd.example", "a\u200db.example",
 		strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 127) + "example", strings.Repeat("a", 5000),
 	} {
 		_, err := discovery.ParseDomain(raw)

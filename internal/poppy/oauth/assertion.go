@@ -60,7 +60,7 @@ func refuseClient(id clause.ID, detail string) *problem.Error {
 // assertion is what both kinds have in common once verified.
 type assertion struct {
 	clientID, subject, jti string
-	expiresAt              time.Time
+	issuedAt, expiresAt    time.Time
 }
 
 // ClientID returns the client_id that the assertion proves.
@@ -68,6 +68,9 @@ func (a assertion) ClientID() string { return a.clientID }
 
 // JTI returns the assertion's unique ID, of 16 to 256 characters.
 func (a assertion) JTI() string { return a.jti }
+
+// IssuedAt returns iat, in whole seconds.
+func (a assertion) IssuedAt() time.Time { return a.issuedAt }
 
 // ExpiresAt returns exp, in whole seconds.
 func (a assertion) ExpiresAt() time.Time { return a.expiresAt }
@@ -249,5 +252,5 @@ func (r rules) finish(jws *jose.JWS, c assertionClaims, keys jose.KeySet, now ti
 	if _, err := keys.Verify(jws); err != nil {
 		return assertion{}, r.refuse(r.key, "the assertion does not verify with the agent's keys: "+err.Error()).WithCause(err)
 	}
-	return assertion{clientID: c.iss, subject: c.sub, jti: c.jti, expiresAt: exp}, nil
+	return assertion{clientID: c.iss, subject: c.sub, jti: c.jti, issuedAt: iat, expiresAt: exp}, nil
 }

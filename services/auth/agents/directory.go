@@ -236,9 +236,8 @@ func (d *Directory) reload(ctx context.Context, clientID string, a Agent) (Agent
 	switch {
 	case failure == nil:
 		e.agent.Keys, e.keysUntil, e.keysSize = keys, now.Add(f.lifetime), int64(len(f.body))
-		d.keep(clientID, e)
-		return e.agent, nil
-	case f.body != nil:
+		return d.keepKeys(clientID, e), nil
+	case f.lifetime > 0:
 		// A key set came and is bad, for example by telling a private key: what it
 		// replaces is not to be trusted any longer.
 		return Agent{}, d.fail(clientID, blame, failure)
@@ -252,8 +251,28 @@ func (e entry) cost() int64 { return 2*(e.docSize+e.keysSize) + entryOverhead }
 func (d *Directory) keep(clientID string, e entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if now, ok := d.found.get(clientID); ok && now.refreshed.After(e.refreshed) {
+		e.refreshed = now.refreshed
+	}
 	d.failed.remove(clientID)
 	d.found.put(clientID, e, e.cost())
+}
+
+// keepKeys stores the key set of e beside the document that is kept by now: a load of
+// the same agent may have landed during the fetch. Keys from a jwks_uri that the
+// document no longer names are dropped.
+func (d *Directory) keepKeys(clientID string, e entry) Agent {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, ok := d.found.get(clientID)
+	if !ok {
+		return e.agent
+	}
+	if now.agent.Document.JWKSURI == e.agent.Document.JWKSURI {
+		now.agent.Keys, now.keysUntil, now.keysSize = e.agent.Keys, e.keysUntil, e.keysSize
+		d.found.put(clientID, now, now.cost())
+	}
+	return now.agent
 }
 
 // fail forgets the agent and, when the fault is its own, remembers the failure.

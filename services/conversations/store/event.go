@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/poppyfield/poppyfield/ent"
+	entevent "github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+)
+
+// Event is an entry of a conversation, with its place in the order.
+type Event struct {
+	Sequence  int64
+	CreatedAt time.Time
+	Payload   conversation.Payload
+}
+
+// Identity is what the retries of an agent's message are recognised by (Poppy 7.3).
+type Identity struct {
+	// Owner is the hash of client_id and User ID: the message id is unique for the User.
+	Owner     string
+	MessageID string
+	Content   [32]byte
+	// First is set on the message that started its conversation.
+	First bool
+}
+
+// Accepted is a message that was accepted before.
+type Accepted struct {
+	Identity
+	ConversationID string
+	Sequence       int64
+}
+
+// FindMessage looks for a message that the User's agent sent under the id before.
+func (t Tx) FindMessage(ctx context.Context, owner, messageID string) (Accepted, bool, error) {
+	row, err := t.tx.Event.Query().Where(entevent.Owner(owner), entevent.MessageID(messageID)).
+		Select(entevent.FieldConversationID, entevent.FieldSequence, entevent.FieldContentHash, entevent.FieldFirst).Only(ctx)
+	if ent.IsNotFound(err) {
+		return Accepted{}, false, nil
+	}
+	if err != nil {
+		return Accepted{}, false, err
+	}
+	a := Accepted{
+		Identity:       Identity{Owner: owner, MessageID: messageID, First: row.First},
+		ConversationID: row.ConversationID, Sequence: row.Sequence,
+	}
+	if row.ContentHash != nil {
+		copy(a.Content[:], *row.ContentHash)
+	}
+	return a, true, nil
+}
+
+// EventType returns the type of one event, "" if it isn't there.
+func (t Tx) EventType(ctx context.Context, conversationID string, sequence int64) (conversation.EventType, error) {
+	row, err := t.tx.Event.Query().Where(entevent.ConversationID(conversationID), entevent.Sequence(sequence)).Select(entevent.FieldType).Only(ctx)
+	if ent.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return conversation.EventType(row.Type), nil
+}
+
+// Append adds payloads to a locked conversation and moves its LastSequence and
+// LastEventAt on; Create or Save has to write these. identity belongs to the first
+// payload; nil where the agent sent nothing.
+func (t Tx) Append(ctx context.Context, c *Conversation, now time.Time, identity *Identity, payloads ...conversation.Payload) ([]Event, error) {
+	events, err := Number(c, now, payloads...)
+	if err != nil {
+		return nil, err
+	}
+	return events, t.Insert(ctx, c, identity, events)
+}
+
+// Number gives payloads the next sequence numbers of c.
+func Number(c *Conversation, now time.Time, payloads ...conversation.Payload) ([]Event, error) {
+	events := make([]Event, 0, len(payloads))
+	for _, p := range payloads {
+		c.LastSequence++
+		c.LastEventAt = now
+		events = append(events, Event{Sequence: c.LastSequence, CreatedAt: now, Payload: p})
+	}
+	return events, nil
+}
+
+// Insert writes numbered events. On PostgreSQL the conversation must be there already.
+func (t Tx) Insert(ctx context.Context, c *Conversation, identity *Identity, events []Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	creates := make([]*ent.EventCreate, 0, len(events))
+	for i, e := range events {
+		raw, err := conversation.EncodePayload(e.Payload)
+		if err != nil {
+			return err
+		}
+		create := t.tx.Event.Create().SetConversationID(c.ID).SetSequence(e.Sequence).SetType(string(e.Payload.Type())).
+			SetPayload(raw).SetCreatedAt(e.CreatedAt)
+		if i == 0 && identity != nil {
+			create.SetOwner(identity.Owner).SetMessageID(identity.MessageID).SetContentHash(identity.Content[:]).SetFirst(identity.First)
+		}
+		creates = append(creates, create)
+	}
+	return t.tx.Event.CreateBulk(creates...).Exec(ctx)
+}
+
+// Events returns the kept events of c after a sequence number, up to the newest
+// one that c knows: a conversation and its events are read one after the other, and
+// what was added in between belongs to the next read.
+func (t Tx) Events(ctx context.Context, c *Conversation, after int64, limit int) ([]Event, error) {
+	rows, err := t.tx.Event.Query().Where(
+		entevent.ConversationID(c.ID), entevent.SequenceGT(after), entevent.SequenceGTE(c.OldestSequence), entevent.SequenceLTE(c.LastSequence),
+		entevent.PayloadNotNil(),
+	).Order(entevent.BySequence()).Limit(limit).All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Event, 0, len(rows))
+	for _, row := range rows {
+		p, err := conversation.DecodePayload(conversation.EventType(row.Type), row.Payload)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Event{Sequence: row.Sequence, CreatedAt: row.CreatedAt.UTC(), Payload: p})
+	}
+	return out, nil
+}

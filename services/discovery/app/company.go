@@ -1,0 +1,249 @@
+package app
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/resource"
+	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// NewCompany is what an operator says of a Company to be.
+type NewCompany struct {
+	Organization, Slug, DisplayName, Kind, Issuer, Creator string
+}
+
+var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// CreateCompany makes a Company in state setting_up, with conversations offered.
+func (a *App) CreateCompany(ctx context.Context, n NewCompany) (Company, error) {
+	if n.Slug == "" {
+		return Company{}, resource.Invalid("company.slug", "required")
+	}
+	if n.DisplayName == "" {
+		n.DisplayName = notSlug.ReplaceAllString(n.Slug, " ")
+	}
+	raw := n.Issuer
+	if raw == "" {
+		raw = "https://" + n.Slug + "." + a.hostedDomain
+	}
+	issuer, err := discovery.ParseIssuer(raw)
+	if err != nil {
+		return Company{}, problem.As(err).WithField("company.issuer", problem.As(err).Detail)
+	}
+	now := a.now()
+	c := Company{
+		ID: ids.New(ids.Company), Organization: n.Organization, Slug: n.Slug, DisplayName: n.DisplayName, Kind: n.Kind, State: SettingUp,
+		Issuer: issuer, Creator: n.Creator, Version: 1, CreatedAt: now, UpdatedAt: now, SettingsAt: now, LimitsAt: now,
+		Settings: discovery.Settings{Conversations: discovery.Conversations{Enabled: true}},
+	}
+	if err := a.store.CreateCompany(ctx, c); err != nil {
+		return Company{}, err
+	}
+	return c, nil
+}
+
+// Company returns the Company of scope.
+func (a *App) Company(ctx context.Context, scope tenancy.Scope) (Company, error) {
+	return a.store.Company(ctx, scope)
+}
+
+// ListCompanies returns up to n Companies, oldest first, after the given one.
+func (a *App) ListCompanies(ctx context.Context, afterTime time.Time, afterID string, n int) ([]Company, error) {
+	return a.store.ListCompanies(ctx, afterTime, afterID, n)
+}
+
+// CompanyChange is what may change of a Company; nil leaves a field.
+type CompanyChange struct {
+	DisplayName *string
+	Issuer      *string
+	ETag        string
+}
+
+// UpdateCompany changes the name, and the issuer as long as nothing was published under it.
+func (a *App) UpdateCompany(ctx context.Context, scope tenancy.Scope, ch CompanyChange) (Company, error) {
+	return a.update(ctx, scope, func(c *Company) error {
+		if err := resource.CheckETag(ch.ETag, c.Version); err != nil {
+			return err
+		}
+		if ch.DisplayName != nil {
+			if *ch.DisplayName == "" {
+				return resource.Invalid("company.display_name", "required")
+			}
+			c.DisplayName = *ch.DisplayName
+		}
+		if ch.Issuer == nil {
+			return nil
+		}
+		issuer, err := discovery.ParseIssuer(*ch.Issuer)
+		if err != nil {
+			return problem.As(err).WithField("company.issuer", problem.As(err).Detail)
+		}
+		if issuer == c.Issuer {
+			return nil
+		}
+		// Agents know the Company by its issuer: User IDs, Sessions and tokens hang on it (Poppy 3.2).
+		if c.PublishedAt != nil {
+			return problem.New(problem.Conflict, problem.IssuerPublished, "poppy-0.1/3.2#1", "the issuer was published and can't change any more").WithField("company.issuer", "final since it was published")
+		}
+		c.Issuer = issuer
+		return nil
+	})
+}
+
+// Publish checks everything that would be served and puts the Company on the air.
+func (a *App) Publish(ctx context.Context, scope tenancy.Scope, validateOnly bool) (Company, error) {
+	check := func(c *Company) error {
+		if c.State == Disabled {
+			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the company is disabled")
+		}
+		_, err := a.documents(c, nil)
+		return err
+	}
+	if validateOnly {
+		c, err := a.store.Company(ctx, scope)
+		if err != nil {
+			return Company{}, err
+		}
+		return c, check(&c)
+	}
+	return a.update(ctx, scope, func(c *Company) error {
+		if err := check(c); err != nil {
+			return err
+		}
+		c.State = Active
+		if c.PublishedAt == nil {
+			now := a.now()
+			c.PublishedAt = &now
+		}
+		return nil
+	})
+}
+
+// SetEnabled takes a Company off the air or puts it back to where it was.
+func (a *App) SetEnabled(ctx context.Context, scope tenancy.Scope, on bool) (Company, error) {
+	return a.update(ctx, scope, func(c *Company) error {
+		switch {
+		case !on:
+			c.State = Disabled
+		case c.State == Disabled && c.PublishedAt != nil:
+			c.State = Active
+		case c.State == Disabled:
+			c.State = SettingUp
+		}
+		return nil
+	})
+}
+
+// UpdateSettings replaces the discovery settings by what change makes of them, once they pass every check.
+func (a *App) UpdateSettings(ctx context.Context, scope tenancy.Scope, etag string, validateOnly bool, change func(*discovery.Settings) error) (Company, error) {
+	apply := func(c *Company) error {
+		if err := resource.CheckETag(etag, c.Version); err != nil {
+			return err
+		}
+		if err := change(&c.Settings); err != nil {
+			return err
+		}
+		if _, err := a.documents(c, nil); err != nil {
+			return err
+		}
+		c.SettingsAt = a.now()
+		return nil
+	}
+	if validateOnly {
+		c, err := a.store.Company(ctx, scope)
+		if err != nil {
+			return Company{}, err
+		}
+		return c, apply(&c)
+	}
+	return a.update(ctx, scope, apply)
+}
+
+// UpdateLimits replaces the limits by what change makes of them, within the bounds.
+func (a *App) UpdateLimits(ctx context.Context, scope tenancy.Scope, etag string, change func(*Limits) error) (Company, error) {
+	return a.update(ctx, scope, func(c *Company) error {
+		if err := resource.CheckETag(etag, c.Version); err != nil {
+			return err
+		}
+		if err := change(&c.Limits); err != nil {
+			return err
+		}
+		if err := a.bounds.Check(c.Limits); err != nil {
+			return err
+		}
+		c.LimitsAt = a.now()
+		return nil
+	})
+}
+
+func (a *App) update(ctx context.Context, scope tenancy.Scope, change func(*Company) error) (Company, error) {
+	c, err := a.store.UpdateCompany(ctx, scope, change)
+	if err != nil {
+		return Company{}, err
+	}
+	a.changed(ctx, c.ID)
+	return c, nil
+}
+
+// CompaniesOnHost returns the Companies on the air whose issuer has the host name.
+func (a *App) CompaniesOnHost(ctx context.Context, hostname string) ([]Company, error) {
+	all, err := a.store.CompaniesOnHost(ctx, hostname)
+	if err != nil {
+		return nil, err
+	}
+	var out []Company
+	for _, c := range all {
+		if c.State == Active {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// Documents are the bytes a Company serves.
+type Documents struct {
+	Version  int64
+	Metadata []byte
+	// ByDomain has the poppy.json of each verified domain.
+	ByDomain map[string][]byte
+}
+
+// Documents builds what the Company serves now.
+func (a *App) Documents(ctx context.Context, scope tenancy.Scope) (Documents, error) {
+	// The version is read before the domains: a change in between makes the next look build again.
+	c, err := a.store.Company(ctx, scope)
+	if err != nil {
+		return Documents{}, err
+	}
+	domains, err := a.store.VerifiedDomains(ctx, scope)
+	if err != nil {
+		return Documents{}, err
+	}
+	return a.documents(&c, domains)
+}
+
+func (a *App) documents(c *Company, domains []discovery.Domain) (Documents, error) {
+	settings := c.Settings
+	if settings.OrganizationName == "" {
+		settings.OrganizationName = c.DisplayName
+	}
+	checked, err := discovery.CheckSettings(settings)
+	if err != nil {
+		return Documents{}, err
+	}
+	out := Documents{Version: c.Version, ByDomain: map[string][]byte{}}
+	if out.Metadata, err = discovery.BuildMetadata(checked, c.Issuer, domains); err != nil {
+		return Documents{}, err
+	}
+	for _, d := range domains {
+		if out.ByDomain[d.String()], err = discovery.BuildDocument(checked, c.Issuer, d); err != nil {
+			return Documents{}, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,361 @@
+// Package store keeps Companies and domains in the database.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/company"
+	"github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/ent/predicate"
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	"github.com/poppyfield/poppyfield/services/discovery/app"
+)
+
+// Store implements app.Store.
+type Store struct {
+	db  *db.DB
+	now clock.Clock
+}
+
+var _ app.Store = (*Store)(nil)
+
+// New makes a store.
+func New(d *db.DB, now clock.Clock) *Store { return &Store{db: d, now: now} }
+
+// CreateCompany implements app.Store.
+func (s *Store) CreateCompany(ctx context.Context, c app.Company) error {
+	settings, err := json.Marshal(c.Settings)
+	if err != nil {
+		return err
+	}
+	limits, err := json.Marshal(c.Limits)
+	if err != nil {
+		return err
+	}
+	err = s.db.SystemWrite(ctx, db.ManageTenants, func(ctx context.Context, tx *ent.Tx) error {
+		// The path of an issuer isn't unique by itself and the port doesn't select: one Company per host name and path.
+		taken, err := tx.Company.Query().Where(company.IssuerHost(c.Issuer.Hostname()), company.IssuerPath(c.Issuer.Path())).Exist(ctx)
+		if err != nil {
+			return err
+		}
+		if taken {
+			return exists("company.issuer", "another company has this issuer")
+		}
+		if taken, err = tx.Company.Query().Where(company.Slug(c.Slug)).Exist(ctx); err != nil {
+			return err
+		}
+		if taken {
+			return exists("company.slug", "another company has this slug")
+		}
+		return tx.Company.Create().SetID(c.ID).SetOrganization(c.Organization).SetSlug(c.Slug).SetDisplayName(c.DisplayName).
+			SetKind(company.Kind(c.Kind)).SetState(company.State(c.State)).
+			SetIssuer(c.Issuer.String()).SetIssuerHost(c.Issuer.Hostname()).SetIssuerPath(c.Issuer.Path()).
+			SetSettings(settings).SetSettingsUpdatedAt(c.SettingsAt).SetLimits(limits).SetLimitsUpdatedAt(c.LimitsAt).
+			SetCreator(c.Creator).SetCreatedAt(c.CreatedAt).SetUpdatedAt(c.UpdatedAt).Exec(ctx)
+	})
+	if ent.IsConstraintError(err) { // lost a race with another creation
+		return exists("company.slug", "another company has this slug or issuer").WithCause(err)
+	}
+	return err
+}
+
+func exists(field, detail string) *problem.Error {
+	return problem.New(problem.Conflict, problem.AlreadyExists, "", "%s", detail).WithField(field, detail)
+}
+
+// Company implements app.Store.
+func (s *Store) Company(ctx context.Context, scope tenancy.Scope) (out app.Company, err error) {
+	err = s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		row, err := tx.Company.Get(ctx, scope.CompanyID())
+		if err != nil {
+			return err
+		}
+		out, err = toCompany(row)
+		return err
+	})
+	return out, notFound(err)
+}
+
+// CompaniesOnHost implements app.Store.
+func (s *Store) CompaniesOnHost(ctx context.Context, hostname string) ([]app.Company, error) {
+	return s.companies(ctx, db.ResolveHost, 1000, company.IssuerHost(hostname))
+}
+
+// ListCompanies implements app.Store.
+func (s *Store) ListCompanies(ctx context.Context, afterTime time.Time, afterID string, n int) ([]app.Company, error) {
+	var where []predicate.Company
+	if afterID != "" {
+		where = append(where, company.Or(company.CreatedAtGT(afterTime), company.And(company.CreatedAtEQ(afterTime), company.IDGT(afterID))))
+	}
+	return s.companies(ctx, db.ManageTenants, n, where...)
+}
+
+func (s *Store) companies(ctx context.Context, why db.Reason, n int, where ...predicate.Company) (out []app.Company, err error) {
+	err = s.db.SystemRead(ctx, why, func(ctx context.Context, tx *ent.Tx) error {
+		rows, err := tx.Company.Query().Where(where...).Order(company.ByCreatedAt(), company.ByID()).Limit(n).All(ctx)
+		if err != nil {
+			return err
+		}
+		out = make([]app.Company, len(rows))
+		for i, row := range rows {
+			if out[i], err = toCompany(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// UpdateCompany implements app.Store.
+func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*app.Company) error) (out app.Company, err error) {
+	err = s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		q := tx.Company.Query().Where(company.ID(scope.CompanyID()))
+		if s.db.Postgres() {
+			q = q.ForUpdate()
+		}
+		row, err := q.Only(ctx)
+		if err != nil {
+			return err
+		}
+		c, err := toCompany(row)
+		if err != nil {
+			return err
+		}
+		if err := change(&c); err != nil {
+			return err
+		}
+		settings, err := json.Marshal(c.Settings)
+		if err != nil {
+			return err
+		}
+		limits, err := json.Marshal(c.Limits)
+		if err != nil {
+			return err
+		}
+		row, err = row.Update().SetDisplayName(c.DisplayName).SetState(company.State(c.State)).
+			SetIssuer(c.Issuer.String()).SetIssuerHost(c.Issuer.Hostname()).SetIssuerPath(c.Issuer.Path()).
+			SetNillablePublishedAt(c.PublishedAt).
+			SetSettings(settings).SetSettingsUpdatedAt(c.SettingsAt).SetLimits(limits).SetLimitsUpdatedAt(c.LimitsAt).
+			SetUpdatedAt(s.now()).AddVersion(1).Save(ctx)
+		if err != nil {
+			return err
+		}
+		out, err = toCompany(row)
+		return err
+	})
+	if ent.IsConstraintError(err) {
+		return app.Company{}, exists("company.issuer", "another company has this issuer").WithCause(err)
+	}
+	return out, notFound(err)
+}
+
+func toCompany(row *ent.Company) (app.Company, error) {
+	issuer, err := discovery.ParseIssuer(row.Issuer)
+	if err != nil {
+		return app.Company{}, fmt.Errorf("stored issuer of %s: %w", row.ID, err)
+	}
+	c := app.Company{
+		ID: row.ID, Organization: row.Organization, Slug: row.Slug, DisplayName: row.DisplayName, Kind: string(row.Kind), State: string(row.State),
+		Issuer: issuer, PublishedAt: row.PublishedAt, SettingsAt: row.SettingsUpdatedAt, LimitsAt: row.LimitsUpdatedAt,
+		Version: row.Version, Creator: row.Creator, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+	if len(row.Settings) > 0 {
+		if err := json.Unmarshal(row.Settings, &c.Settings); err != nil {
+			return app.Company{}, fmt.Errorf("stored settings of %s: %w", row.ID, err)
+		}
+	}
+	if len(row.Limits) > 0 {
+		if err := json.Unmarshal(row.Limits, &c.Limits); err != nil {
+			return app.Company{}, fmt.Errorf("stored limits of %s: %w", row.ID, err)
+		}
+	}
+	return c, nil
+}
+
+func notFound(err error) error {
+	if ent.IsNotFound(err) {
+		return problem.New(problem.NotFound, problem.NotFoundReason, "", "not found").WithCause(err)
+	}
+	return err
+}
+
+// CreateDomain implements app.Store.
+func (s *Store) CreateDomain(ctx context.Context, scope tenancy.Scope, d app.Domain) error {
+	err := s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		return tx.Domain.Create().SetID(d.ID).SetCompanyID(scope.CompanyID()).SetDomain(d.Domain.String()).SetChallenge(d.Challenge).
+			SetNillableNextCheckAt(d.NextCheckAt).SetCreatedAt(d.CreatedAt).SetUpdatedAt(d.UpdatedAt).Exec(ctx)
+	})
+	if ent.IsConstraintError(err) {
+		return exists("domain.domain", "the company has this domain already").WithCause(err)
+	}
+	return err
+}
+
+// Domain implements app.Store.
+func (s *Store) Domain(ctx context.Context, scope tenancy.Scope, id string) (out app.Domain, err error) {
+	err = s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		row, err := tx.Domain.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		out, err = toDomain(row)
+		return err
+	})
+	return out, notFound(err)
+}
+
+// ListDomains implements app.Store.
+func (s *Store) ListDomains(ctx context.Context, scope tenancy.Scope, after string, n int) (out []app.Domain, err error) {
+	err = s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		rows, err := tx.Domain.Query().Where(domain.DomainGT(after)).Order(domain.ByDomain()).Limit(n).All(ctx)
+		if err != nil {
+			return err
+		}
+		out = make([]app.Domain, len(rows))
+		for i, row := range rows {
+			if out[i], err = toDomain(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// VerifiedDomains implements app.Store.
+func (s *Store) VerifiedDomains(ctx context.Context, scope tenancy.Scope) (out []discovery.Domain, err error) {
+	err = s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		names, err := tx.Domain.Query().Where(domain.StateEQ(domain.StateVerified)).Order(domain.ByDomain()).Select(domain.FieldDomain).Strings(ctx)
+		if err != nil {
+			return err
+		}
+		out = make([]discovery.Domain, len(names))
+		for i, name := range names {
+			if out[i], err = discovery.ParseDomain(name); err != nil {
+				return fmt.Errorf("stored domain %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// UpdateDomain implements app.Store.
+func (s *Store) UpdateDomain(ctx context.Context, scope tenancy.Scope, id string, change func(*app.Domain) error) (app.Domain, error) {
+	out, err := s.updateDomain(ctx, scope, id, change)
+	if ent.IsConstraintError(err) {
+		// Control was proven here, but the domain is another Company's until it gives it up.
+		return s.updateDomain(ctx, scope, id, func(d *app.Domain) error {
+			if err := change(d); err != nil {
+				return err
+			}
+			d.State, d.ProofMethod, d.VerifiedAt = app.Taken, "", nil
+			return nil
+		})
+	}
+	return out, err
+}
+
+func (s *Store) updateDomain(ctx context.Context, scope tenancy.Scope, id string, change func(*app.Domain) error) (out app.Domain, err error) {
+	err = s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		q := tx.Domain.Query().Where(domain.ID(id))
+		if s.db.Postgres() {
+			q = q.ForUpdate()
+		}
+		row, err := q.Only(ctx)
+		if err != nil {
+			return err
+		}
+		d, err := toDomain(row)
+		if err != nil {
+			return err
+		}
+		if err := change(&d); err != nil {
+			return err
+		}
+		seen, err := json.Marshal(d.Observations)
+		if err != nil {
+			return err
+		}
+		u := row.Update().SetState(domain.State(d.State)).SetProofMethod(d.ProofMethod).SetObservations(seen).
+			SetNillableVerifiedAt(d.VerifiedAt).SetNillableCheckedAt(d.CheckedAt).SetUpdatedAt(s.now()).AddVersion(1)
+		if d.NextCheckAt == nil {
+			u.ClearNextCheckAt()
+		} else {
+			u.SetNextCheckAt(*d.NextCheckAt)
+		}
+		before := row.State
+		if row, err = u.Save(ctx); err != nil {
+			return err
+		}
+		if before != row.State {
+			if err := bump(ctx, tx, scope); err != nil {
+				return err
+			}
+		}
+		out, err = toDomain(row)
+		return err
+	})
+	return out, notFound(err)
+}
+
+// bump makes the Company's documents be built anew.
+func bump(ctx context.Context, tx *ent.Tx, scope tenancy.Scope) error {
+	return tx.Company.UpdateOneID(scope.CompanyID()).AddVersion(1).Exec(ctx)
+}
+
+// DeleteDomain implements app.Store.
+func (s *Store) DeleteDomain(ctx context.Context, scope tenancy.Scope, id string) error {
+	return notFound(s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		if err := tx.Domain.DeleteOneID(id).Exec(ctx); err != nil {
+			return err
+		}
+		return bump(ctx, tx, scope)
+	}))
+}
+
+// DueDomains implements app.Store.
+func (s *Store) DueDomains(ctx context.Context, now time.Time, n int) (out []app.Due, err error) {
+	err = s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		rows, err := tx.Domain.Query().Where(domain.NextCheckAtLTE(now)).Order(domain.ByNextCheckAt()).Limit(n).All(ctx)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			scope, err := tenancy.For(row.CompanyID)
+			if err != nil {
+				return err
+			}
+			out = append(out, app.Due{Scope: scope, DomainID: row.ID})
+		}
+		return nil
+	})
+	return out, err
+}
+
+func toDomain(row *ent.Domain) (app.Domain, error) {
+	name, err := discovery.ParseDomain(row.Domain)
+	if err != nil {
+		return app.Domain{}, fmt.Errorf("stored domain %s: %w", row.ID, err)
+	}
+	d := app.Domain{
+		ID: row.ID, Domain: name, State: string(row.State), Challenge: row.Challenge, ProofMethod: row.ProofMethod,
+		VerifiedAt: row.VerifiedAt, CheckedAt: row.CheckedAt, NextCheckAt: row.NextCheckAt,
+		Version: row.Version, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+	}
+	if len(row.Observations) > 0 {
+		if err := json.Unmarshal(row.Observations, &d.Observations); err != nil {
+			return app.Domain{}, fmt.Errorf("stored observations of %s: %w", row.ID, err)
+		}
+	}
+	return d, nil
+}

@@ -1,0 +1,108 @@
+// Package app decides about Sessions: whom a Company lets in, what a token request
+// gets (Poppy 4.2), whether a request with a Session Token may go on (Poppy 4.3),
+// and when a Session is over. It knows neither gRPC nor the database, and keeps no
+// state that could let a blocked agent or an ended Session pass once more.
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	"github.com/poppyfield/poppyfield/services/sessions/store"
+)
+
+// NonceExtra names the member of a problem's Extra that holds the nonce for the
+// DPoP-Nonce header. The HTTP edge moves it there; it is no member of a body.
+const NonceExtra = "dpop_nonce"
+
+// Companies finds the settings of the Company of a scope.
+type Companies interface {
+	Get(ctx context.Context, scope tenancy.Scope) (*directory.Company, error)
+}
+
+// Memory remembers what may be used only once, with the errors of package replay.
+type Memory interface {
+	Claim(ctx context.Context, companyID, kind, owner, value string, issuedAt, until time.Time) error
+}
+
+// Bell wakes whoever waits for a subject.
+type Bell interface {
+	Publish(ctx context.Context, subject string, data []byte)
+}
+
+// Store is everything that is kept.
+type Store interface {
+	store.Tokens
+	store.Admissions
+	store.Sessions
+	store.Pruning
+}
+
+// Deps is what an App works with.
+type Deps struct {
+	Store     Store
+	Companies Companies
+	Memory    Memory
+	Nonces    *keys.Nonces
+	Bell      Bell // nil: nobody is woken
+	Now       clock.Clock
+	Log       *slog.Logger
+}
+
+// App holds the use cases. It is safe for concurrent use.
+type App struct {
+	Deps
+	// starts and requests count in this process alone: with n processes a limit is up to n times as high.
+	starts, requests *limit.Limiter
+	touches          *toucher
+}
+
+// New makes an App.
+func New(d Deps) *App {
+	return &App{Deps: d, starts: limit.New(0), requests: limit.New(0), touches: newToucher(d.Store, d.Log)}
+}
+
+// company returns the settings of scope's Company, which must be open for business.
+func (a *App) company(ctx context.Context, scope tenancy.Scope) (*directory.Company, error) {
+	c, err := a.Companies.Get(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Active {
+		return nil, problem.New(problem.NotFound, problem.NotFoundReason, "", "not found")
+	}
+	return c, nil
+}
+
+// nonce returns the nonce to hand out, empty where the Company asks for none.
+func (a *App) nonce(scope tenancy.Scope, s store.Standing, now time.Time) string {
+	if !s.Admission.RequireNonce {
+		return ""
+	}
+	return a.Nonces.Current(scope.CompanyID(), now)
+}
+
+func (a *App) ring(ctx context.Context, subject string, err error) {
+	if a.Bell == nil {
+		return
+	}
+	if err != nil {
+		a.Log.ErrorContext(ctx, "doorbell without a subject", "error", err)
+		return
+	}
+	a.Bell.Publish(ctx, subject, nil)
+}
+
+func withNonce(err error, nonce string) error {
+	if err == nil || nonce == "" {
+		return err
+	}
+	return problem.As(err).WithExtra(NonceExtra, nonce)
+}

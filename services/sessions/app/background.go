@@ -1,0 +1,88 @@
+package app
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// keepTokens is how long an expired token is kept, keepSessions how long a Session that is over.
+	keepTokens   = 24 * time.Hour
+	keepSessions = 30 * 24 * time.Hour
+	pruneBatch   = 500
+)
+
+// Start writes last uses and prunes every interval until Stop.
+func (a *App) Start(ctx context.Context, pruneEvery time.Duration) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.touches.start(ctx)
+	a.touches.done.Go(func() {
+		defer cancel()
+		tick := time.NewTicker(pruneEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := a.Prune(ctx); err != nil {
+					a.Log.WarnContext(ctx, "sessions not pruned", "error", err)
+				}
+			case <-a.touches.stop:
+				return
+			}
+		}
+	})
+}
+
+// Stop ends what Start began, at the latest with ctx.
+func (a *App) Stop(ctx context.Context) error {
+	close(a.touches.stop)
+	done := make(chan struct{})
+	go func() {
+		a.touches.done.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Prune drops tokens a day after they expired, and Sessions 30 days after they
+// ended or became idle. Several processes may prune at once.
+func (a *App) Prune(ctx context.Context) error {
+	now := a.Now()
+	if err := inBatches(ctx, func() (int, error) { return a.Store.PruneTokens(ctx, now.Add(-keepTokens), pruneBatch) }); err != nil {
+		return err
+	}
+	cutoff := now.Add(-keepSessions)
+	scopes, err := a.Store.Unused(ctx, cutoff)
+	if err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		c, err := a.Companies.Get(ctx, scope)
+		if err != nil {
+			return err
+		}
+		used := cutoff.Add(-c.SessionIdleLifetime - touchEvery)
+		err = inBatches(ctx, func() (int, error) { return a.Store.PruneSessions(ctx, scope, cutoff, used, pruneBatch) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inBatches(ctx context.Context, prune func() (int, error)) error {
+	for {
+		n, err := prune()
+		if err != nil || n < pruneBatch {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/poppy/clause"
+	"github.com/poppyfield/poppyfield/internal/poppy/dpop"
+	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	"github.com/poppyfield/poppyfield/services/sessions/store"
+)
+
+// The clauses of using a Session Token.
+const (
+	TokenKnown    clause.ID = "poppy-0.1/4.3#d44"
+	BearerOnlyMCP clause.ID = "poppy-0.1/4.3#32"
+	DPoPElsewhere clause.ID = "poppy-0.1/4.3#33"
+	ForResource   clause.ID = "poppy-0.1/4.3#39"
+	RequestLimit  clause.ID = "poppy-0.1/4.3#46"
+)
+
+// Use is a request that came with a Session Token, or should have.
+type Use struct {
+	Authorization []string // values of the header field, as they came
+	Proof         Proof
+	// Resource that the service insists on; empty where it takes a token for all services.
+	Resource string
+}
+
+// Caller is the Session that a request acts in, as its token reflects it.
+type Caller struct {
+	SessionID, ClientID, AgentName, UserID string
+	SignedIn                               bool
+	Account                                string
+	Scopes                                 []string
+	Nonce                                  string
+}
+
+// Verify judges a request that carries a Session Token (Poppy 4.3). Everything is
+// read anew for each request. Where the Company wants nonces, errors carry one
+// under NonceExtra once that is known.
+func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, error) {
+	company, err := a.company(ctx, scope)
+	if err != nil {
+		return Caller{}, err
+	}
+	auth, err := oauth.ParseAuthorization(u.Authorization)
+	if err != nil {
+		return Caller{}, err
+	}
+	raw, _, err := dpop.ParseHeader(u.Proof.Values)
+	if err != nil {
+		return Caller{}, err
+	}
+	c, err := a.Store.Credential(ctx, scope, keys.HashToken(scope.CompanyID(), auth.Token))
+	if err != nil {
+		return Caller{}, err
+	}
+	now := a.Now()
+	nonce := a.nonce(scope, c.Standing, now)
+	if err := a.verify(ctx, company, c, auth, raw, u, now); err != nil {
+		return Caller{}, withNonce(err, nonce)
+	}
+	if now.Sub(c.Session.LastUsedAt) >= touchEvery {
+		a.touches.offer(touch{scope, c.Session.ID, now})
+	}
+	caller := Caller{
+		SessionID: c.Session.ID, ClientID: c.Session.ClientID, AgentName: c.Session.AgentName, UserID: c.Session.UserID,
+		SignedIn: c.Token.SignedIn, Scopes: strings.Fields(c.Token.Scope), Nonce: nonce,
+	}
+	if caller.SignedIn { // a signed-out token stays so after the Session signs in (decision 13)
+		caller.Account = c.Session.Account
+	}
+	return caller, nil
+}
+
+func (a *App) verify(ctx context.Context, company *directory.Company, c store.Credential, auth oauth.Authorization, raw string, u Use, now time.Time) error {
+	if err := checkToken(company, c, auth.Scheme, u.Resource, now); err != nil {
+		return err
+	}
+	scope := company.Scope
+	var once []Once
+	if auth.Scheme == oauth.DPoP {
+		proof, err := dpop.CheckProof(raw, dpop.Request{
+			Method: u.Proof.Method, URL: u.Proof.URL, TokenHash: dpop.TokenHash(auth.Token), KeyThumbprint: c.Token.JKT,
+		}, now, a.policy(scope, c.Standing, now))
+		if err != nil {
+			return err
+		}
+		once = []Once{onceOf(proof)}
+	}
+	// After the proof: a copied token alone must not use up what its owner may do.
+	if ok, wait := a.requests.Allow(scope.CompanyID()+"\x00"+c.Session.ID, company.RequestsPerMinute, now); !ok {
+		return tooMany(RequestLimit, wait, "too many requests in this Session")
+	}
+	return a.claim(ctx, scope, once)
+}
+
+// checkToken says what is wrong with the token itself, before any proof counts.
+func checkToken(company *directory.Company, c store.Credential, scheme oauth.Scheme, resource string, now time.Time) error {
+	t := c.Token
+	switch {
+	case t == nil:
+		return invalidToken(TokenKnown, "the Session Token is unknown")
+	case !t.RevokedAt.IsZero():
+		return invalidToken(TokenKnown, "the Session Token was revoked")
+	case !now.Before(t.ExpiresAt):
+		return invalidToken(TokenKnown, "the Session Token has expired")
+	case over(*c.Session, company.SessionIdleLifetime, now):
+		return invalidToken(LiveSession, "the Session has ended")
+	case scheme == oauth.Bearer && t.JKT != "":
+		// RFC9449/7.2: a bound token is never taken as a Bearer token.
+		return invalidToken(DPoPElsewhere, "the Session Token is bound to a key; send it with the DPoP scheme and a proof")
+	case scheme == oauth.DPoP && t.JKT == "":
+		return invalidToken(BearerOnlyMCP, "the Session Token is a Bearer token")
+	case scheme == oauth.Bearer && !slices.Contains(company.MCPURLs, resource):
+		return invalidToken(BearerOnlyMCP, "Bearer tokens are accepted at MCP servers only")
+	case t.Resource != resource:
+		return invalidToken(ForResource, "the Session Token was issued for another service")
+	}
+	if v := admit(c.Standing, now); v.refused() {
+		return invalidToken(v.clause, v.detail)
+	}
+	return nil
+}
+
+func invalidToken(id clause.ID, detail string) error {
+	return problem.New(problem.Unauthenticated, problem.InvalidToken, id, "%s", detail)
+}
