@@ -26,7 +26,7 @@ BUF       := tools/node_modules/.bin/buf
 GOTEST    := $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary=skipped
 
 # Packages with tests that need a built binary or another runtime run by themselves.
-APART     := /test/interop|/test/fault|/test/e2e
+APART     := /test/interop|/test/fault|/test/e2e|/test/bench
 PACKAGES   = $$(go list ./... | grep -v -E '($(APART))($$|/)')
 
 FUZZTIME  ?= 10s
@@ -138,7 +138,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	@tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## Run the benchmarks and print them beside this machine's own floor.
+bench: build ## Run the benchmarks and print them beside this machine's own floor.
 	@go run ./test/benchreport -benchtime $(BENCHTIME)
 
 .PHONY: vuln

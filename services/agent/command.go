@@ -299,7 +299,7 @@ func addResolve(into map[string]string, list []string) error {
 // loadRoots returns the system's CAs with those of files.
 func loadRoots(files []string) (*x509.CertPool, error) {
 	if len(files) == 0 {
-		return nil, nil //nolint:nilnil // crypto/tls takes nil for the system's CAs
+		return nil, nil // which crypto/tls takes for the system's CAs
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -112,7 +113,7 @@ func (a *Agent) fetchDocument(ctx context.Context, t target, list *checklist) ([
 
 func redirectTarget(from, location string) (string, error) {
 	if location == "" {
-		return "", fmt.Errorf("redirect without a Location")
+		return "", errors.New("redirect without a Location")
 	}
 	base, err := url.Parse(from)
 	if err != nil {
@@ -120,7 +121,7 @@ func redirectTarget(from, location string) (string, error) {
 	}
 	to, err := base.Parse(location)
 	if err != nil {
-		return "", fmt.Errorf("Location %.200q is not a URL", location) //nolint:staticcheck // Location is the header's name
+		return "", fmt.Errorf("redirect to %.200q, which is not a URL", location)
 	}
 	to.Fragment = ""
 	if _, err := httpsURL(to.String()); err != nil {

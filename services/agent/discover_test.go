@@ -113,17 +113,19 @@ func TestDiscover_IssuerHasToAgree(t *testing.T) {
 		change func(*fakeCompany)
 		words  string
 	}{
-		"another issuer":          {func(c *fakeCompany) { c.metadata["issuer"] = "https://auth.other.example" }, "issuer of the metadata"},
-		"a slash more":            {func(c *fakeCompany) { c.metadata["issuer"] = shopIssuer + "/" }, "issuer of the metadata"},
-		"another case":            {func(c *fakeCompany) { c.metadata["issuer"] = "https://AUTH.shop.example" }, "issuer of the metadata"},
-		"domain not listed":       {func(c *fakeCompany) { c.metadata["poppy_domains"] = []string{"other.example"} }, "poppy_domains"},
-		"no poppy_domains":        {func(c *fakeCompany) { delete(c.metadata, "poppy_domains") }, "poppy_domains"},
-		"no token_endpoint":       {func(c *fakeCompany) { delete(c.metadata, "token_endpoint") }, "token_endpoint"},
-		"http token_endpoint":     {func(c *fakeCompany) { c.metadata["token_endpoint"] = "http://auth.shop.example/t" }, "token_endpoint"},
-		"no revocation_endpoint":  {func(c *fakeCompany) { delete(c.metadata, "revocation_endpoint") }, "revocation_endpoint"},
-		"http issuer":             {func(c *fakeCompany) { c.document["auth"] = map[string]any{"issuer": "http://auth.shop.example"} }, "auth.issuer"},
-		"no auth":                 {func(c *fakeCompany) { delete(c.document, "auth") }, "auth"},
-		"direct without endpoint": {func(c *fakeCompany) { c.document["auth"] = map[string]any{"issuer": shopIssuer, "direct": map[string]any{}} }, "authorization_endpoint"},
+		"another issuer":         {func(c *fakeCompany) { c.metadata["issuer"] = "https://auth.other.example" }, "issuer of the metadata"},
+		"a slash more":           {func(c *fakeCompany) { c.metadata["issuer"] = shopIssuer + "/" }, "issuer of the metadata"},
+		"another case":           {func(c *fakeCompany) { c.metadata["issuer"] = "https://AUTH.shop.example" }, "issuer of the metadata"},
+		"domain not listed":      {func(c *fakeCompany) { c.metadata["poppy_domains"] = []string{"other.example"} }, "poppy_domains"},
+		"no poppy_domains":       {func(c *fakeCompany) { delete(c.metadata, "poppy_domains") }, "poppy_domains"},
+		"no token_endpoint":      {func(c *fakeCompany) { delete(c.metadata, "token_endpoint") }, "token_endpoint"},
+		"http token_endpoint":    {func(c *fakeCompany) { c.metadata["token_endpoint"] = "http://auth.shop.example/t" }, "token_endpoint"},
+		"no revocation_endpoint": {func(c *fakeCompany) { delete(c.metadata, "revocation_endpoint") }, "revocation_endpoint"},
+		"http issuer":            {func(c *fakeCompany) { c.document["auth"] = map[string]any{"issuer": "http://auth.shop.example"} }, "auth.issuer"},
+		"no auth":                {func(c *fakeCompany) { delete(c.document, "auth") }, "auth"},
+		"direct without endpoint": {func(c *fakeCompany) {
+			c.document["auth"] = map[string]any{"issuer": shopIssuer, "direct": map[string]any{}}
+		}, "authorization_endpoint"},
 		"algorithms without ours": {func(c *fakeCompany) { c.metadata["dpop_signing_alg_values_supported"] = []string{"PS256"} }, "ES256"},
 		"http conversations": {func(c *fakeCompany) {
 			c.document["agent"] = map[string]any{"protocols": []any{map[string]any{"type": "poppy", "endpoint": "http://x.example/"}}}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -207,17 +208,17 @@ func parseTokenAnswer(raw []byte, asked string, now time.Time) (session, error) 
 	}
 	switch {
 	case in.AccessToken == "" || strings.ContainsFunc(in.AccessToken, func(c rune) bool { return c <= ' ' || c > '~' }):
-		return session{}, fmt.Errorf("access_token is missing or can't stand in a header")
+		return session{}, errors.New("access_token is missing or can't stand in a header")
 	case !strings.EqualFold(in.TokenType, "DPoP"):
 		return session{}, fmt.Errorf("token_type is %.40q, not DPoP", in.TokenType)
 	case in.ExpiresIn <= 0:
 		return session{}, fmt.Errorf("expires_in is %d", in.ExpiresIn)
 	case in.SessionID == "":
-		return session{}, fmt.Errorf("session_id is missing")
+		return session{}, errors.New("session_id is missing")
 	case asked != "" && in.SessionID != asked:
 		return session{}, fmt.Errorf("session_id is %.80q, renewed was %.80q", in.SessionID, asked)
 	case in.SignedIn == nil:
-		return session{}, fmt.Errorf("signed_in is missing")
+		return session{}, errors.New("signed_in is missing")
 	}
 	life := min(in.ExpiresIn, int64((10*365*24*time.Hour)/time.Second))
 	return session{

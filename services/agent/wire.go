@@ -58,7 +58,7 @@ func newHTTPClient(roots *x509.CertPool, resolve map[string]string) *http.Client
 		},
 		Proxy: func(r *http.Request) (*url.URL, error) {
 			if _, ours := resolve[strings.ToLower(r.URL.Hostname())]; ours || isLocalhost(r.URL.Hostname()) {
-				return nil, nil //nolint:nilnil // the documented way to say: no proxy
+				return nil, nil // no proxy
 			}
 			return http.ProxyFromEnvironment(r)
 		},

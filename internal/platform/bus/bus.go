@@ -26,6 +26,7 @@ type Bus struct {
 	stop  chan struct{}
 	done  sync.WaitGroup
 
+	late                         atomic.Bool // the first connection came after Connect had returned
 	published, dropped, received atomic.Uint64
 
 	mu          sync.Mutex
@@ -81,6 +82,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 		return nil, fmt.Errorf("bus: connecting to NATS: %w", err)
 	}
 	b.conn = conn
+	b.late.Store(!conn.IsConnected())
 	if b.js, err = jetstream.New(conn); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("bus: JetStream client: %w", err)
@@ -113,7 +115,11 @@ func (b *Bus) options(cfg Config) []nats.Option {
 				b.log.WarnContext(b.ctx, "nats connection lost", "error", err)
 			}
 		}),
-		nats.ConnectHandler(func(*nats.Conn) { b.afterReconnect() }),
+		nats.ConnectHandler(func(*nats.Conn) {
+			if b.late.Load() {
+				b.afterReconnect()
+			}
+		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			b.log.InfoContext(b.ctx, "nats connection is back")
 			b.afterReconnect()

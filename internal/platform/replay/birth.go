@@ -94,7 +94,6 @@ func (m *Memory) create(ctx context.Context) (jetstream.KeyValue, error) {
 		Bucket:         m.cfg.Bucket,
 		Description:    "once-only keys: jti of assertions and DPoP proofs",
 		History:        1,
-		MaxValueSize:   64,
 		Storage:        storage,
 		Replicas:       m.cfg.Replicas,
 		LimitMarkerTTL: markerTTL,

@@ -151,7 +151,8 @@ func (p PublicKey) verify(content, signature []byte) bool {
 
 func decodeKey(prefix, raw string) ([]byte, error) {
 	text, ok := strings.CutPrefix(raw, prefix)
-	if !ok || len(text) > maxKey {
+	// Line breaks are skipped by the decoder, and would make a second spelling.
+	if !ok || len(text) > maxKey || strings.ContainsAny(text, "\r\n") {
 		return nil, badKey("the key doesn't start with %s, or is too long", prefix)
 	}
 	key, err := base64.StdEncoding.Strict().DecodeString(text)

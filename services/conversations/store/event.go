@@ -65,29 +65,21 @@ func (t Tx) EventType(ctx context.Context, conversationID string, sequence int64
 	return conversation.EventType(row.Type), nil
 }
 
-// Append adds payloads to a locked conversation and moves its LastSequence and
-// LastEventAt on; Create or Save has to write these. identity belongs to the first
-// payload; nil where the agent sent nothing.
-func (t Tx) Append(ctx context.Context, c *Conversation, now time.Time, identity *Identity, payloads ...conversation.Payload) ([]Event, error) {
-	events, err := Number(c, now, payloads...)
-	if err != nil {
-		return nil, err
-	}
-	return events, t.Insert(ctx, c, identity, events)
-}
-
-// Number gives payloads the next sequence numbers of c.
-func Number(c *Conversation, now time.Time, payloads ...conversation.Payload) ([]Event, error) {
+// Append gives payloads the next sequence numbers of a locked conversation and moves
+// its LastSequence and LastEventAt on. Nothing is written: Create or Save writes the
+// conversation and Insert the events.
+func Append(c *Conversation, now time.Time, payloads ...conversation.Payload) []Event {
 	events := make([]Event, 0, len(payloads))
 	for _, p := range payloads {
 		c.LastSequence++
 		c.LastEventAt = now
 		events = append(events, Event{Sequence: c.LastSequence, CreatedAt: now, Payload: p})
 	}
-	return events, nil
+	return events
 }
 
-// Insert writes numbered events. On PostgreSQL the conversation must be there already.
+// Insert writes appended events of c, which must be there already. identity belongs
+// to the first of them; nil where the agent sent nothing.
 func (t Tx) Insert(ctx context.Context, c *Conversation, identity *Identity, events []Event) error {
 	if len(events) == 0 {
 		return nil

@@ -35,8 +35,7 @@ func admit(s store.Standing, now time.Time) verdict {
 	case store.ModeOpen, store.ModeBlocklist:
 		return verdict{}
 	case store.ModeAllowlist:
-		// Whoever is registered is known to the Company no less than an allowed agent.
-		if effect == store.EffectAllow || effect == store.EffectRegister {
+		if effect == store.EffectAllow {
 			return verdict{}
 		}
 		return verdict{Listed, "this Company admits only clients on its list"}

@@ -7,6 +7,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
@@ -62,6 +63,8 @@ type App struct {
 	// starts and requests count in this process alone: with n processes a limit is up to n times as high.
 	starts, requests *limit.Limiter
 	touches          *toucher
+	background       sync.WaitGroup
+	stopping         sync.Once
 }
 
 // New makes an App.

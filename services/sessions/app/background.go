@@ -14,30 +14,35 @@ const (
 
 // Start writes last uses and prunes every interval until Stop.
 func (a *App) Start(ctx context.Context, pruneEvery time.Duration) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
 	a.touches.start(ctx)
-	a.touches.done.Go(func() {
+	pruning, cancel := context.WithCancel(ctx)
+	a.background.Go(func() {
 		defer cancel()
+		<-a.touches.stop
+	})
+	a.background.Go(func() {
 		tick := time.NewTicker(pruneEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				if err := a.Prune(ctx); err != nil {
-					a.Log.WarnContext(ctx, "sessions not pruned", "error", err)
+				if err := a.Prune(pruning); err != nil {
+					a.Log.WarnContext(pruning, "sessions not pruned", "error", err)
 				}
-			case <-a.touches.stop:
+			case <-pruning.Done():
 				return
 			}
 		}
 	})
 }
 
-// Stop ends what Start began, at the latest with ctx.
+// Stop ends what Start began, at the latest with ctx. It may be called more than once.
 func (a *App) Stop(ctx context.Context) error {
-	close(a.touches.stop)
+	a.stopping.Do(func() { close(a.touches.stop) })
 	done := make(chan struct{})
 	go func() {
+		a.background.Wait()
 		a.touches.done.Wait()
 		close(done)
 	}()

@@ -34,7 +34,8 @@ const (
 type BackendServiceClient interface {
 	// Returns the backend; one that was never set up has no url.
 	GetBackend(ctx context.Context, in *GetBackendRequest, opts ...grpc.CallOption) (*Backend, error)
-	// Sets the fields that update_mask names. The first URL makes the first secrets: fetch them with RotateBackendSecret.
+	// Sets the fields that update_mask names. The first URL makes an ed25519 key; RotateBackendSecret
+	// makes HMAC secrets.
 	UpdateBackend(ctx context.Context, in *UpdateBackendRequest, opts ...grpc.CallOption) (*Backend, error)
 	// Turns a disabled backend on again; what waited is delivered.
 	EnableBackend(ctx context.Context, in *EnableBackendRequest, opts ...grpc.CallOption) (*Backend, error)
@@ -110,7 +111,8 @@ func (c *backendServiceClient) ListBackendSecrets(ctx context.Context, in *ListB
 type BackendServiceServer interface {
 	// Returns the backend; one that was never set up has no url.
 	GetBackend(context.Context, *GetBackendRequest) (*Backend, error)
-	// Sets the fields that update_mask names. The first URL makes the first secrets: fetch them with RotateBackendSecret.
+	// Sets the fields that update_mask names. The first URL makes an ed25519 key; RotateBackendSecret
+	// makes HMAC secrets.
 	UpdateBackend(context.Context, *UpdateBackendRequest) (*Backend, error)
 	// Turns a disabled backend on again; what waited is delivered.
 	EnableBackend(context.Context, *EnableBackendRequest) (*Backend, error)

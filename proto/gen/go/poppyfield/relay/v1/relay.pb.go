@@ -35,6 +35,8 @@ const (
 	DeliverOutcome_DELIVER_OUTCOME_RETRY DeliverOutcome = 3
 	// The backend is off: not set, disabled, or just disabled by its 410.
 	DeliverOutcome_DELIVER_OUTCOME_DISABLED DeliverOutcome = 4
+	// The message came late and the Company doesn't want late ones.
+	DeliverOutcome_DELIVER_OUTCOME_UNWANTED DeliverOutcome = 5
 )
 
 // Enum value maps for DeliverOutcome.
@@ -45,6 +47,7 @@ var (
 		2: "DELIVER_OUTCOME_ACCEPTED",
 		3: "DELIVER_OUTCOME_RETRY",
 		4: "DELIVER_OUTCOME_DISABLED",
+		5: "DELIVER_OUTCOME_UNWANTED",
 	}
 	DeliverOutcome_value = map[string]int32{
 		"DELIVER_OUTCOME_UNSPECIFIED": 0,
@@ -52,6 +55,7 @@ var (
 		"DELIVER_OUTCOME_ACCEPTED":    2,
 		"DELIVER_OUTCOME_RETRY":       3,
 		"DELIVER_OUTCOME_DISABLED":    4,
+		"DELIVER_OUTCOME_UNWANTED":    5,
 	}
 )
 
@@ -351,7 +355,9 @@ type DeliverRequest struct {
 	// webhook-id, the same at every attempt.
 	DeliveryId string `protobuf:"bytes,1,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
 	// The exact bytes to sign and send.
-	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	Body []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	// The agent was told already that no answer came: the Company may not want the message any more.
+	Late          bool `protobuf:"varint,3,opt,name=late,proto3" json:"late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -398,6 +404,13 @@ func (x *DeliverRequest) GetBody() []byte {
 		return x.Body
 	}
 	return nil
+}
+
+func (x *DeliverRequest) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
 }
 
 // The result of an attempt.
@@ -709,11 +722,12 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\x11LookupTxtResponse\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x18\n" +
 	"\afailure\x18\x02 \x01(\tR\afailure\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"E\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"Y\n" +
 	"\x0eDeliverRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\"\xb3\x02\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
+	"\x04late\x18\x03 \x01(\bR\x04late\"\xb3\x02\n" +
 	"\x0fDeliverResponse\x12=\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2#.poppyfield.relay.v1.DeliverOutcomeR\aoutcome\x12>\n" +
 	"\bmessages\x18\x02 \x03(\v2\".poppyfield.relay.v1.AnswerMessageR\bmessages\x12\x16\n" +
@@ -732,13 +746,14 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\tPublicKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"public_key\x18\x02 \x01(\tR\tpublicKey*\xa6\x01\n" +
+	"public_key\x18\x02 \x01(\tR\tpublicKey*\xc4\x01\n" +
 	"\x0eDeliverOutcome\x12\x1f\n" +
 	"\x1bDELIVER_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_ANSWERED\x10\x01\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_ACCEPTED\x10\x02\x12\x19\n" +
 	"\x15DELIVER_OUTCOME_RETRY\x10\x03\x12\x1c\n" +
-	"\x18DELIVER_OUTCOME_DISABLED\x10\x042\xbb\x01\n" +
+	"\x18DELIVER_OUTCOME_DISABLED\x10\x04\x12\x1c\n" +
+	"\x18DELIVER_OUTCOME_UNWANTED\x10\x052\xbb\x01\n" +
 	"\rEgressService\x12N\n" +
 	"\x05Fetch\x12!.poppyfield.relay.v1.FetchRequest\x1a\".poppyfield.relay.v1.FetchResponse\x12Z\n" +
 	"\tLookupTxt\x12%.poppyfield.relay.v1.LookupTxtRequest\x1a&.poppyfield.relay.v1.LookupTxtResponse2\xd2\x01\n" +

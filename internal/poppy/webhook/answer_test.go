@@ -1,0 +1,150 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
+)
+
+func delivery(t testing.TB, members string) webhook.Delivery {
+	t.Helper()
+	m, err := conversation.ParseSend([]byte(`{"message":{"id":"msg_1","sender":"agent",` + members + `}}`))
+	require.NoError(t, err)
+	return webhook.Delivery{
+		OccurredAt:   time.Date(2026, 10, 10, 12, 0, 0, 0, time.UTC),
+		Company:      "companies/cmp_1",
+		Conversation: webhook.DeliveryConversation{ID: "cnv_1", Status: conversation.Working, Responder: conversation.ResponderAgent},
+		Sequence:     7,
+		Message:      m.Payload(),
+		Context:      m.Context(),
+		Agent:        webhook.DeliveryAgent{ClientID: "https://agent.example/agent.json", Name: "Example <Agent>"},
+		UserID:       "usr_1",
+		Session:      webhook.DeliverySession{ID: "ses_1"},
+		ReplyBy:      time.Date(2026, 10, 10, 12, 0, 25, 0, time.UTC),
+	}
+}
+
+func TestBuildBody_Contract(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.4#17")
+	raw, err := webhook.BuildBody(delivery(t, `"text":"Hé <b>","data":{"n":1.0},"context":{"locale":"de"}`))
+	require.NoError(t, err)
+	require.Equal(t, `{"type":"conversation.message","timestamp":"2026-10-10T12:00:00.000Z","data":{"company":"companies/cmp_1",`+
+		`"conversation":{"id":"cnv_1","status":"working","responder":"agent","direct":false,"parent":null},"sequence":7,`+
+		`"message":{"id":"msg_1","sender":"agent","text":"Hé <b>","data":{"n":1.0}},"context":{"locale":"de"},`+
+		`"agent":{"client_id":"https://agent.example/agent.json","name":"Example <Agent>"},"user":{"id":"usr_1"},`+
+		`"session":{"id":"ses_1","signed_in":false,"account":null,"scopes":[]},`+
+		`"expected":{"reply":true,"reply_by":"2026-10-10T12:00:25.000Z"}}}`, string(raw))
+	again, err := webhook.BuildBody(delivery(t, `"text":"Hé <b>","data":{"n":1.0},"context":{"locale":"de"}`))
+	require.NoError(t, err)
+	require.Equal(t, raw, again)
+}
+
+func TestBuildBody_SameShapeForLess(t *testing.T) {
+	d := delivery(t, `"context":{"user_available":false}`)
+	parent, account := "cnv_0", "acc_1"
+	d.Context, d.ReplyBy = nil, time.Time{}
+	d.Conversation.Direct, d.Conversation.Parent = true, &parent
+	d.Session = webhook.DeliverySession{ID: "ses_1", SignedIn: true, Account: &account, Scopes: []string{"poppy:read"}}
+	raw, err := webhook.BuildBody(d)
+	require.NoError(t, err)
+	var body struct {
+		Data map[string]json.RawMessage `json:"data"`
+	}
+	require.NoError(t, json.Unmarshal(raw, &body))
+	require.Equal(t, `{"id":"msg_1","sender":"agent","text":"","data":{}}`, string(body.Data["message"]))
+	require.Equal(t, `{}`, string(body.Data["context"]))
+	require.Equal(t, `{"reply":false,"reply_by":null}`, string(body.Data["expected"]))
+	require.Equal(t, `{"id":"ses_1","signed_in":true,"account":"acc_1","scopes":["poppy:read"]}`, string(body.Data["session"]))
+	require.Contains(t, string(body.Data["conversation"]), `"parent":"cnv_0"`)
+
+	d.Message.Data = json.RawMessage(`{`)
+	_, err = webhook.BuildBody(d)
+	require.Equal(t, problem.Internal, problem.As(err).Kind)
+}
+
+func TestParseAnswer_Messages(t *testing.T) {
+	a, err := webhook.ParseAnswer(200, "application/json; charset=utf-8", []byte(`{"messages":[
+		{"text":"Hé","data":{"a":1.0},"role":"user","later":1},{"sender":"human","text":"Hi"},{"text":null,"data":{},"sender":null}],"actions":[]}`))
+	require.NoError(t, err)
+	require.False(t, a.Later)
+	require.Len(t, a.Messages, 3)
+	require.Equal(t, conversation.MessagePayload{
+		ID: "msg_c", Role: conversation.RoleCompany, Sender: conversation.SenderAgent, Text: "Hé", Data: json.RawMessage(`{"a":1.0}`),
+	}, a.Messages[0].Payload("msg_c"))
+	require.Equal(t, conversation.SenderHuman, a.Messages[1].Sender())
+	require.Equal(t, conversation.SenderAgent, a.Messages[2].Sender())
+}
+
+func TestParseAnswer_NothingToSay(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.7#d45")
+	for _, body := range []string{``, " \n", `{}`, `{"messages":[]}`, `{"messages":null}`, `{"later":1}`} {
+		a, err := webhook.ParseAnswer(200, "application/json", []byte(body))
+		require.NoError(t, err, body)
+		require.Equal(t, webhook.Answer{}, a)
+	}
+	a, err := webhook.ParseAnswer(204, "", nil)
+	require.NoError(t, err)
+	require.Equal(t, webhook.Answer{}, a)
+}
+
+func TestParseAnswer_Later(t *testing.T) {
+	a, err := webhook.ParseAnswer(202, "text/html", []byte(`<html>`))
+	require.NoError(t, err)
+	require.Equal(t, webhook.Answer{Later: true}, a)
+}
+
+func TestCV05_CO04_ParseAnswer_Refused(t *testing.T) {
+	clausetest.Refuses(t, "poppy-0.1/7.4#1", "poppy-0.1/7.7#15")
+	for _, body := range []string{
+		`[]`, `"Hi"`, `Hi`, `{"messages":{}}`, `{"messages":"Hi"}`, `{"messages":["Hi"]}`, `{"messages":[{}]}`, `{"messages":[{"text":""}]}`,
+		`{"messages":[{"text":5}]}`, `{"messages":[{"text":"x","sender":"company"}]}`, `{"messages":[{"text":"x","sender":1}]}`,
+		`{"messages":[{"text":"x","data":[]}]}`, `{"messages":[{"text":"a\u0000b"}]}`, `{"messages":[{"text":"x"},{"text":"\ud800"}]}`,
+		`{"messages":[],"messages":[{"text":"x"}]}`, `{"messages":[{"text":"x","text":"y"}]}`, `{"messages":[{"data":{"n":1e999}}]}`,
+		`{"messages":[` + strings.Repeat(`{"text":"x"},`, webhook.MaxAnswerMessages) + `{"text":"x"}]}`,
+		`{"messages":[{"text":"` + strings.Repeat("x", conversation.MaxText+1) + `"}]}`,
+	} {
+		_, err := webhook.ParseAnswer(200, "application/json", []byte(body))
+		require.True(t, problem.Is(err, webhook.InvalidAnswer), "%.80s: %v", body, err)
+	}
+	for _, c := range []struct {
+		status      int
+		contentType string
+	}{{200, "text/html"}, {200, ""}, {200, "application/x-www-form-urlencoded"}, {301, "application/json"}, {400, "application/json"}, {500, "application/json"}, {0, ""}} {
+		_, err := webhook.ParseAnswer(c.status, c.contentType, []byte(`{"messages":[{"text":"x"}]}`))
+		require.True(t, problem.Is(err, webhook.InvalidAnswer), "%+v", c)
+	}
+	_, err := webhook.ParseAnswer(200, "application/json", make([]byte, webhook.MaxAnswer+1))
+	require.Equal(t, problem.TooLarge, problem.As(err).Kind)
+	_, err = webhook.ParseAnswer(200, "application/json", []byte(`{"messages":[{"text":"ok"},{"text":""}]}`))
+	require.Equal(t, "messages[1]", problem.As(err).Fields[0].Path)
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add(200, "application/json", []byte(`{"messages":[{"text":"x","data":{"a":[1]},"sender":"human"}]}`))
+	f.Add(200, "application/json", []byte(`{}`))
+	f.Add(200, "application/json", []byte(`{"messages":[{}],"messages":[]}`))
+	f.Add(202, "", []byte{})
+	f.Add(410, "text/html", []byte(`<html>`))
+	f.Fuzz(func(t *testing.T, status int, contentType string, body []byte) {
+		a, err := webhook.ParseAnswer(status, contentType, body)
+		if err != nil {
+			require.True(t, problem.Is(err, webhook.InvalidAnswer))
+			require.NotEqual(t, problem.Internal, problem.As(err).Kind)
+			return
+		}
+		require.LessOrEqual(t, len(a.Messages), webhook.MaxAnswerMessages)
+		for _, m := range a.Messages {
+			require.True(t, m.Text() != "" || m.Data() != nil)
+			_, err := conversation.EncodePayload(m.Payload("msg_1"))
+			require.NoError(t, err)
+		}
+	})
+}

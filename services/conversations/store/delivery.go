@@ -1,0 +1,284 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"entgo.io/ent/dialect/sql"
+
+	"github.com/poppyfield/poppyfield/ent"
+	entconversation "github.com/poppyfield/poppyfield/ent/conversation"
+	entdelivery "github.com/poppyfield/poppyfield/ent/delivery"
+	entevent "github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// Outcomes of a turn as the agent saw it.
+const (
+	OutcomeOpen     = "" // still awaited, or no answer is asked for
+	OutcomeAnswered = "answered"
+	OutcomeSilent   = "silent"
+	OutcomeDeadline = "deadline"
+	OutcomeRefused  = "refused"
+)
+
+// Moment is what a webhook says of the moment its message was accepted in.
+type Moment struct {
+	SessionID string                 `json:"session_id"`
+	SignedIn  bool                   `json:"signed_in"`
+	Account   string                 `json:"account,omitempty"`
+	Scopes    []string               `json:"scopes"`
+	Status    conversation.Status    `json:"status"`
+	Responder conversation.Responder `json:"responder"`
+}
+
+// Delivery is a message on its way to the backend.
+type Delivery struct {
+	ID             string // the webhook-id
+	ConversationID string
+	Sequence       int64 // of the message
+	Attempts       int
+	ExpectsReply   bool
+	ReplyBy        time.Time // zero when no reply is expected
+	Moment         Moment
+	Context        json.RawMessage // merged, as of the message
+	Traceparent    string
+	CreatedAt      time.Time
+}
+
+// Lease is a process's right to deliver until a point in time; the zero Lease is none.
+type Lease struct {
+	Owner string
+	Until time.Time
+}
+
+// Claim is a delivery that is leased to this process, with all that its webhook says.
+type Claim struct {
+	Scope     tenancy.Scope
+	Delivery  Delivery
+	Message   conversation.MessagePayload
+	ClientID  string
+	AgentName string
+	UserID    string
+}
+
+// parked is the due time of a delivery that waits for an earlier one of its
+// conversation: whoever finishes that one makes it due, so that the sweep's index
+// holds only what can go out.
+var parked = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// pending is written out so that the planner sees that the partial index fits.
+func pending(s *sql.Selector) { s.Where(sql.ExprP("state = 'pending'")) }
+
+// HasPending reports whether a delivery of a locked conversation is not done yet.
+// They are done in order, so the newest one tells.
+func (t Tx) HasPending(ctx context.Context, conversationID string) (bool, error) {
+	row, err := t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID)).
+		Order(entdelivery.BySequence(sql.OrderDesc())).Limit(1).Select(entdelivery.FieldState).Only(ctx)
+	if ent.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return row.State == entdelivery.StatePending, nil
+}
+
+// Enqueue inserts a delivery of a locked conversation. behind says that an earlier one is pending; lease takes it at once.
+func (t Tx) Enqueue(ctx context.Context, d Delivery, behind bool, lease Lease) error {
+	moment, err := json.Marshal(d.Moment)
+	if err != nil {
+		return err
+	}
+	create := t.tx.Delivery.Create().SetID(d.ID).SetConversationID(d.ConversationID).SetSequence(d.Sequence).
+		SetExpectsReply(d.ExpectsReply).SetSession(moment).SetTraceparent(d.Traceparent).SetCreatedAt(d.CreatedAt)
+	kept, err := packContext(d.Context)
+	if err != nil {
+		return err
+	}
+	if kept != nil {
+		create.SetContext(kept)
+	}
+	if !d.ReplyBy.IsZero() {
+		create.SetReplyBy(d.ReplyBy)
+	}
+	switch {
+	case behind:
+		create.SetNextAttemptAt(parked)
+	case lease.Owner != "":
+		// Due again when the lease ends unrenewed: a single index finds the retries and the orphans.
+		create.SetLeaseOwner(lease.Owner).SetLeaseUntil(lease.Until).SetNextAttemptAt(lease.Until)
+	default:
+		create.SetNextAttemptAt(d.CreatedAt)
+	}
+	return create.Exec(ctx)
+}
+
+// Live is a delivery that is not done, or whose turn is open.
+type Live struct {
+	ID           string
+	Sequence     int64
+	Pending      bool
+	LeaseOwner   string
+	Attempts     int
+	ExpectsReply bool
+	ReplyBy      time.Time
+	Outcome      string
+}
+
+// Open reports whether the agent still waits for the answer of this turn.
+func (l Live) Open() bool { return l.ExpectsReply && l.Outcome == OutcomeOpen }
+
+// Live returns the deliveries of a locked conversation that are pending or whose turn is open, in order, and holds them.
+func (t Tx) Live(ctx context.Context, conversationID string) ([]Live, error) {
+	q := t.tx.Delivery.Query().Where(
+		entdelivery.ConversationID(conversationID),
+		entdelivery.Or(entdelivery.StateEQ(entdelivery.StatePending), entdelivery.And(entdelivery.ExpectsReply(true), entdelivery.AgentOutcome(OutcomeOpen))),
+	).Order(entdelivery.BySequence())
+	if t.postgres {
+		q.ForUpdate()
+	}
+	rows, err := q.Select(
+		entdelivery.FieldSequence, entdelivery.FieldState, entdelivery.FieldLeaseOwner, entdelivery.FieldAttempts,
+		entdelivery.FieldExpectsReply, entdelivery.FieldReplyBy, entdelivery.FieldAgentOutcome,
+	).All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Live, 0, len(rows))
+	for _, row := range rows {
+		l := Live{
+			ID: row.ID, Sequence: row.Sequence, Pending: row.State == entdelivery.StatePending, LeaseOwner: row.LeaseOwner,
+			Attempts: row.Attempts, ExpectsReply: row.ExpectsReply, Outcome: row.AgentOutcome,
+		}
+		if row.ReplyBy != nil {
+			l.ReplyBy = row.ReplyBy.UTC()
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// Attempt is what a delivery keeps of its last attempt.
+type Attempt struct {
+	Status int // HTTP status, 0 where there was none
+	Reason string
+	Count  int // attempts that count against the schedule so far
+}
+
+// Finish ends a delivery: "delivered", or "failed" when the schedule is over.
+func (t Tx) Finish(ctx context.Context, id string, delivered bool, outcome string, a Attempt, now time.Time) error {
+	state := entdelivery.StateDelivered
+	if !delivered {
+		state = entdelivery.StateFailed
+	}
+	return t.tx.Delivery.Update().Where(entdelivery.ID(id)).SetState(state).SetDoneAt(now).SetAgentOutcome(outcome).
+		SetLeaseOwner("").ClearLeaseUntil().SetAttempts(a.Count).SetLastStatus(a.Status).SetLastReason(a.Reason).Exec(ctx)
+}
+
+// Postpone ends an attempt that has to be made again at a later time.
+func (t Tx) Postpone(ctx context.Context, id string, at time.Time, a Attempt) error {
+	return t.tx.Delivery.Update().Where(entdelivery.ID(id)).SetNextAttemptAt(at).SetLeaseOwner("").ClearLeaseUntil().
+		SetAttempts(a.Count).SetLastStatus(a.Status).SetLastReason(a.Reason).Exec(ctx)
+}
+
+// SettleTurns records what the agent saw of turns.
+func (t Tx) SettleTurns(ctx context.Context, outcome string, deliveryIDs ...string) error {
+	if len(deliveryIDs) == 0 {
+		return nil
+	}
+	return t.tx.Delivery.Update().Where(entdelivery.IDIn(deliveryIDs...)).SetAgentOutcome(outcome).Exec(ctx)
+}
+
+// Release makes a delivery due now, for any process.
+func (t Tx) Release(ctx context.Context, id string, now time.Time) error {
+	return t.tx.Delivery.Update().Where(entdelivery.ID(id)).SetNextAttemptAt(now).SetLeaseOwner("").ClearLeaseUntil().Exec(ctx)
+}
+
+// Take leases one pending delivery whose conversation is locked and that nobody has.
+func (t Tx) Take(ctx context.Context, scope tenancy.Scope, id string, lease Lease) (*Claim, error) {
+	row, err := t.tx.Delivery.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := t.take(ctx, scope, []*ent.Delivery{row}, lease)
+	if err != nil {
+		return nil, err
+	}
+	if len(claims) == 0 {
+		return nil, errNoMessage
+	}
+	return &claims[0], nil
+}
+
+var errNoMessage = errors.New("a pending delivery has no message")
+
+// TakeDue leases those of the given deliveries that are still due and that no other process has its hands on.
+func (t Tx) TakeDue(ctx context.Context, scope tenancy.Scope, ids []string, now time.Time, lease Lease) ([]Claim, error) {
+	q := t.tx.Delivery.Query().Where(entdelivery.IDIn(ids...), pending, entdelivery.NextAttemptAtLTE(now)).Order(entdelivery.ByNextAttemptAt())
+	if t.postgres {
+		q.ForUpdate(sql.WithLockAction(sql.SkipLocked))
+	}
+	rows, err := q.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.take(ctx, scope, rows, lease)
+}
+
+func (t Tx) take(ctx context.Context, scope tenancy.Scope, rows []*ent.Delivery, lease Lease) ([]Claim, error) {
+	claims := make([]Claim, 0, len(rows))
+	ids := make([]string, 0, len(rows))
+	for _, row := range rows {
+		c, err := t.claim(ctx, scope, row)
+		if err != nil {
+			return nil, err
+		}
+		claims, ids = append(claims, c), append(ids, row.ID)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return claims, t.tx.Delivery.Update().Where(entdelivery.IDIn(ids...)).
+		SetLeaseOwner(lease.Owner).SetLeaseUntil(lease.Until).SetNextAttemptAt(lease.Until).Exec(ctx)
+}
+
+func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (Claim, error) {
+	c := Claim{Scope: scope, Delivery: Delivery{
+		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
+		Traceparent: row.Traceparent, CreatedAt: row.CreatedAt.UTC(),
+	}}
+	if row.ReplyBy != nil {
+		c.Delivery.ReplyBy = row.ReplyBy.UTC()
+	}
+	if err := json.Unmarshal(row.Session, &c.Delivery.Moment); err != nil {
+		return Claim{}, err
+	}
+	var err error
+	if c.Delivery.Context, err = unpackContext(row.Context); err != nil {
+		return Claim{}, err
+	}
+	head, err := t.tx.Conversation.Query().Where(entconversation.ID(row.ConversationID)).
+		Select(entconversation.FieldClientID, entconversation.FieldAgentName, entconversation.FieldUserID).Only(ctx)
+	if err != nil {
+		return Claim{}, err
+	}
+	c.ClientID, c.AgentName, c.UserID = head.ClientID, head.AgentName, head.UserID
+	event, err := t.tx.Event.Query().Where(entevent.ConversationID(row.ConversationID), entevent.Sequence(row.Sequence)).Only(ctx)
+	if err != nil {
+		return Claim{}, err
+	}
+	p, err := conversation.DecodePayload(conversation.EventType(event.Type), event.Payload)
+	if err != nil {
+		return Claim{}, err
+	}
+	m, ok := p.(conversation.MessagePayload)
+	if !ok {
+		return Claim{}, errNoMessage
+	}
+	c.Message = m
+	return c, nil
+}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"time"
+
+
+	"github.com/poppyfield/poppyfield/ent"
+	entconversation "github.com/poppyfield/poppyfield/ent/conversation"
+	entdelivery "github.com/poppyfield/poppyfield/ent/delivery"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// Due names a row with due work.
+type Due struct {
+	Scope tenancy.Scope
+	ID    string
+}
+
+// DueDeliveries finds deliveries that are due, the longest waiting first, leaving
+// out the Companies in except. It only looks: TakeDue takes.
+func (s *Store) DueDeliveries(ctx context.Context, now time.Time, limit int, except []string) ([]Due, error) {
+	var out []Due
+	err := s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		q := tx.Delivery.Query().Where(pending, entdelivery.NextAttemptAtLTE(now))
+		if len(except) > 0 {
+			q.Where(entdelivery.CompanyIDNotIn(except...))
+		}
+		rows, err := q.Order(entdelivery.ByNextAttemptAt()).Limit(limit).Select(entdelivery.FieldCompanyID).All(ctx)
+		if err != nil {
+			return err
+		}
+		out, err = due(rows, func(d *ent.Delivery) (string, string) { return d.CompanyID, d.ID })
+		return err
+	})
+	return out, err
+}
+
+// DueAnswers finds conversations whose answer is overdue.
+func (s *Store) DueAnswers(ctx context.Context, now time.Time, limit int) ([]Due, error) {
+	var out []Due
+	err := s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		rows, err := tx.Conversation.Query().Where(entconversation.AnswerDueAtNotNil(), entconversation.AnswerDueAtLTE(now)).
+			Order(entconversation.ByAnswerDueAt()).Limit(limit).Select(entconversation.FieldCompanyID).All(ctx)
+		if err != nil {
+			return err
+		}
+		out, err = due(rows, func(c *ent.Conversation) (string, string) { return c.CompanyID, c.ID })
+		return err
+	})
+	return out, err
+}
+
+func due[R any](rows []R, key func(R) (company, id string)) ([]Due, error) {
+	out := make([]Due, 0, len(rows))
+	for _, row := range rows {
+		company, id := key(row)
+		scope, err := tenancy.For(company)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Due{scope, id})
+	}
+	return out, nil
+}
+
+// Renew moves the end of leases that owner still has, in one statement for all Companies.
+func (s *Store) Renew(ctx context.Context, ids []string, lease Lease) error {
+	return s.db.SystemWrite(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		return tx.Delivery.Update().Where(entdelivery.IDIn(ids...), pending, entdelivery.LeaseOwner(lease.Owner)).
+			SetLeaseUntil(lease.Until).SetNextAttemptAt(lease.Until).Exec(ctx)
+	})
+}
+
+// ReleaseAll gives back every lease of owner.
+func (s *Store) ReleaseAll(ctx context.Context, owner string, now time.Time) error {
+	return s.db.SystemWrite(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		return tx.Delivery.Update().Where(pending, entdelivery.LeaseOwner(owner)).
+			SetNextAttemptAt(now).SetLeaseOwner("").ClearLeaseUntil().Exec(ctx)
+	})
+}
+
+
+// NextCompany returns the first Company after the given id that has conversations;
+// ok is false after the last. One index probe each: a job that works through all
+// Companies never scans their rows to find them.
+func (s *Store) NextCompany(ctx context.Context, after string) (scope tenancy.Scope, ok bool, err error) {
+	err = s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		row, err := tx.Conversation.Query().Where(entconversation.CompanyIDGT(after)).
+			Order(entconversation.ByCompanyID()).Limit(1).Select(entconversation.FieldCompanyID).Only(ctx)
+		if ent.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ok = true
+		scope, err = tenancy.For(row.CompanyID)
+		return err
+	})
+	return scope, ok, err
+}
+
+// Inactive finds idle conversations without an event since before.
+func (t Tx) Inactive(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	return t.tx.Conversation.Query().Where(entconversation.StatusEQ(entconversation.StatusIdle), entconversation.LastEventAtLT(before)).
+		Order(entconversation.ByLastEventAt()).Limit(limit).IDs(ctx)
+}

@@ -1,0 +1,73 @@
+// Package app decides how a Company's backend is reached: where it is, what signs
+// the webhooks, and what an attempt's end means. It keeps no queue: which message is
+// due is the business of conversations.
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/egress"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// Backend is a Company's own agent.
+type Backend struct {
+	ID             string // empty: never set up
+	URL            string
+	Enabled        bool
+	DisableReason  string
+	AttemptTimeout time.Duration
+	DeliverLate    bool
+	Version        int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+// Kinds of Secret.
+const (
+	HMAC    = "hmac"
+	Ed25519 = "ed25519"
+)
+
+// Secret signs webhooks. Sealed opens only with the Company's key.
+type Secret struct {
+	ID        string
+	Kind      string
+	Sealed    []byte
+	PublicKey string
+	Prefix    string
+	CreatedAt time.Time
+	ExpiresAt *time.Time
+}
+
+// Store keeps backends and secrets. Not found is problem NOT_FOUND.
+type Store interface {
+	// Endpoint returns the backend, which may be the zero one, and the secrets that have not expired at now.
+	Endpoint(ctx context.Context, scope tenancy.Scope, now time.Time) (Backend, []Secret, error)
+	// UpdateBackend loads, changes and saves in one unit, making the backend where there is none.
+	UpdateBackend(ctx context.Context, scope tenancy.Scope, change func(*Backend) error) (Backend, error)
+	// AddSecret saves s and makes earlier secrets of its kind expire at until.
+	AddSecret(ctx context.Context, scope tenancy.Scope, s Secret, until time.Time) error
+}
+
+// Poster sends webhooks; egress.Client is one.
+type Poster interface {
+	Post(ctx context.Context, r egress.PostRequest) (egress.Response, error)
+}
+
+// App is the use cases.
+type App struct {
+	store Store
+	post  Poster
+	check func(url string) error
+	keys  *keys.Ring
+	now   clock.Clock
+}
+
+// New makes the use cases. check says whether a URL may be a backend's.
+func New(store Store, post Poster, check func(url string) error, ring *keys.Ring, now clock.Clock) *App {
+	return &App{store: store, post: post, check: check, keys: ring, now: now}
+}

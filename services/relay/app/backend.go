@@ -1,0 +1,172 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/resource"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// Bounds of an attempt's length.
+const (
+	DefaultAttemptTimeout = 30 * time.Second
+	MinAttemptTimeout     = 100 * time.Millisecond
+	MaxAttemptTimeout     = 60 * time.Second
+)
+
+// sealing purpose of webhook secrets
+const purpose = "webhook secret"
+
+// Backend returns the Company's backend; one never set up is zero.
+func (a *App) Backend(ctx context.Context, scope tenancy.Scope) (Backend, error) {
+	b, _, err := a.store.Endpoint(ctx, scope, a.now())
+	return b, err
+}
+
+// Secrets returns the secrets that sign now, oldest first.
+func (a *App) Secrets(ctx context.Context, scope tenancy.Scope) ([]Secret, error) {
+	_, secrets, err := a.store.Endpoint(ctx, scope, a.now())
+	return secrets, err
+}
+
+// BackendChange is what may change of a backend; nil leaves a field.
+type BackendChange struct {
+	URL            *string
+	AttemptTimeout *time.Duration
+	DeliverLate    *bool
+	ETag           string
+	ValidateOnly   bool
+}
+
+// UpdateBackend changes the backend. The first URL also makes the key of v1a
+// signatures, so that no webhook ever goes out unsigned.
+func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch BackendChange) (Backend, error) {
+	apply := func(b *Backend) error {
+		if err := resource.CheckETag(ch.ETag, b.Version); err != nil {
+			return err
+		}
+		if ch.URL != nil {
+			if err := a.check(*ch.URL); err != nil {
+				return resource.Invalid("backend.url", err.Error())
+			}
+			// A new address starts afresh, also after the old one said 410.
+			if *ch.URL != b.URL {
+				b.Enabled, b.DisableReason = true, ""
+			}
+			b.URL = *ch.URL
+		}
+		if ch.AttemptTimeout != nil {
+			if d := *ch.AttemptTimeout; d != 0 && (d < MinAttemptTimeout || d > MaxAttemptTimeout) {
+				return resource.Invalid("backend.attempt_timeout", "must be between 0.1 s and 60 s")
+			}
+			b.AttemptTimeout = *ch.AttemptTimeout
+		}
+		if ch.DeliverLate != nil {
+			b.DeliverLate = *ch.DeliverLate
+		}
+		return nil
+	}
+	now, secrets, err := a.store.Endpoint(ctx, scope, a.now())
+	if err != nil {
+		return Backend{}, err
+	}
+	if ch.ValidateOnly {
+		if now.ID == "" {
+			now = Backend{Enabled: true, DeliverLate: true}
+		}
+		return now, apply(&now)
+	}
+	if ch.URL != nil && !has(secrets, Ed25519) {
+		if err := a.check(*ch.URL); err != nil {
+			return Backend{}, resource.Invalid("backend.url", err.Error())
+		}
+		if _, _, err := a.RotateSecret(ctx, scope, Ed25519, 0); err != nil {
+			return Backend{}, err
+		}
+	}
+	return a.store.UpdateBackend(ctx, scope, apply)
+}
+
+func has(secrets []Secret, kind string) bool {
+	for _, s := range secrets {
+		if s.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// EnableBackend turns a disabled backend on again.
+func (a *App) EnableBackend(ctx context.Context, scope tenancy.Scope) (Backend, error) {
+	return a.store.UpdateBackend(ctx, scope, func(b *Backend) error {
+		if b.URL == "" {
+			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the backend has no URL yet").WithField("backend.url", "required")
+		}
+		b.Enabled, b.DisableReason = true, ""
+		return nil
+	})
+}
+
+// RotateSecret makes a secret of the kind and returns it with its value, which for
+// HMAC is shown this once. Earlier ones of the kind sign for overlap longer.
+func (a *App) RotateSecret(ctx context.Context, scope tenancy.Scope, kind string, overlap time.Duration) (Secret, string, error) {
+	now := a.now()
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return Secret{}, "", err
+	}
+	s := Secret{ID: ids.New(ids.WebhookSecret), Kind: kind, CreatedAt: now}
+	reveal := ""
+	if kind == HMAC {
+		secret, err := webhook.NewSecret(raw)
+		if err != nil {
+			return Secret{}, "", err
+		}
+		reveal = secret.Reveal()
+		s.Prefix = reveal[:len("whsec_")+4]
+	} else {
+		key, err := webhook.NewPrivateKey(raw)
+		if err != nil {
+			return Secret{}, "", err
+		}
+		s.PublicKey = key.Public().String()
+	}
+	var err error
+	if s.Sealed, err = a.keys.Seal(scope.CompanyID(), purpose, s.ID, raw); err != nil {
+		return Secret{}, "", err
+	}
+	if err := a.store.AddSecret(ctx, scope, s, now.Add(overlap)); err != nil {
+		return Secret{}, "", err
+	}
+	return s, reveal, nil
+}
+
+// signers opens the secrets.
+func (a *App) signers(scope tenancy.Scope, secrets []Secret) ([]webhook.Signer, error) {
+	out := make([]webhook.Signer, 0, len(secrets))
+	for _, s := range secrets {
+		raw, err := a.keys.Open(scope.CompanyID(), purpose, s.ID, s.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		if s.Kind == HMAC {
+			secret, err := webhook.NewSecret(raw)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, secret)
+			continue
+		}
+		key, err := webhook.NewPrivateKey(raw)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, key)
+	}
+	return out, nil
+}

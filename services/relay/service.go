@@ -1,0 +1,52 @@
+// Package relay is the one service that reaches the Internet, and only through the
+// guarded client: it fetches agents' documents, looks at Companies' domains and
+// delivers webhooks. It holds the webhook secrets and no conversation.
+package relay
+
+import (
+	"errors"
+
+	"google.golang.org/grpc"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/egress"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
+	"github.com/poppyfield/poppyfield/services/relay/app"
+	"github.com/poppyfield/poppyfield/services/relay/rpc"
+	"github.com/poppyfield/poppyfield/services/relay/store"
+)
+
+// Deps of the service.
+type Deps struct {
+	DB     *db.DB
+	Egress *egress.Client
+	Keys   *keys.Ring
+	Now    clock.Clock
+}
+
+// Service is relay.
+type Service struct {
+	app    *app.App
+	egress *egress.Client
+}
+
+// New makes the service.
+func New(deps Deps) *Service {
+	check := func(url string) error {
+		if _, err := deps.Egress.Guard().CheckURL(url); err != nil {
+			return errors.New(egress.DetailOf(err))
+		}
+		return nil
+	}
+	return &Service{app: app.New(store.New(deps.DB, deps.Now), deps.Egress, check, deps.Keys, deps.Now), egress: deps.Egress}
+}
+
+// Register adds the gRPC services that relay owns.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	adminv1.RegisterBackendServiceServer(r, &rpc.Backends{App: s.app})
+	relayv1.RegisterDeliveryServiceServer(r, &rpc.Deliveries{App: s.app})
+	relayv1.RegisterEgressServiceServer(r, &rpc.Egress{Client: s.egress})
+}

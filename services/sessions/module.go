@@ -1,0 +1,80 @@
+// Package sessions is the service of Sessions: it lets Personal Agents in, issues
+// Session Tokens and is the one place where proofs of possession are checked. It
+// owns the tables of admission, Sessions and tokens, and the replay memory.
+//
+// It must not know HTTP, nor how agents authenticate: that is the business of the
+// services that call it.
+package sessions
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/poppyfield/poppyfield/internal/platform/bus"
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/replay"
+	"github.com/poppyfield/poppyfield/services/sessions/app"
+	"github.com/poppyfield/poppyfield/services/sessions/rpc"
+	"github.com/poppyfield/poppyfield/services/sessions/store/entstore"
+)
+
+// Config of the service.
+type Config struct {
+	// PruneEvery is how often rows that nobody needs are dropped; 0 is an hour.
+	PruneEvery time.Duration
+}
+
+// Deps is what the service works with. Bus may be nil: then nobody is woken.
+type Deps struct {
+	DB        *db.DB
+	Bus       *bus.Bus
+	Replay    *replay.Memory
+	Keys      *keys.Ring
+	Directory *directory.Client
+	Now       clock.Clock
+	Log       *slog.Logger
+}
+
+// Service is the service of Sessions.
+type Service struct {
+	cfg    Config
+	app    *app.App
+	replay *replay.Memory
+}
+
+// New makes the service.
+func New(cfg Config, d Deps) (*Service, error) {
+	if d.DB == nil || d.Replay == nil || d.Keys == nil || d.Directory == nil || d.Now == nil || d.Log == nil {
+		return nil, errors.New("sessions: a dependency is missing")
+	}
+	if cfg.PruneEvery <= 0 {
+		cfg.PruneEvery = time.Hour
+	}
+	deps := app.Deps{Store: entstore.New(d.DB), Companies: d.Directory, Memory: d.Replay, Nonces: keys.NewNonces(d.Keys), Now: d.Now, Log: d.Log}
+	if d.Bus != nil {
+		deps.Bell = d.Bus
+	}
+	return &Service{cfg: cfg, app: app.New(deps), replay: d.Replay}, nil
+}
+
+// Register puts sessions.v1.SessionsService, admin.v1.AdmissionService and admin.v1.SessionService on r.
+func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.Register(r, s.app) }
+
+// Start begins the work in the background.
+func (s *Service) Start(ctx context.Context) error {
+	s.app.Start(ctx, s.cfg.PruneEvery)
+	return nil
+}
+
+// Stop ends it, at the latest with ctx.
+func (s *Service) Stop(ctx context.Context) error { return s.app.Stop(ctx) }
+
+// Ready returns nil once the replay memory can judge what it is asked.
+func (s *Service) Ready(ctx context.Context) error { return s.replay.Ready(ctx) }
