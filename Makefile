@@ -19,7 +19,7 @@ CLAUSE_DIR := $(CURDIR)/.cache/clauses
 
 # Tools of the Go module in tools/, built once a machine and version.
 TOOL_BIN  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/poppyfield/bin
-toolver    = $(shell awk '$$1 == "$(1)" { print $$2 }' tools/go.mod)
+toolver    = $(shell awk '$$1 == "$(1)" && NF > 1 { print $$2; exit }' tools/go.mod)
 GOLANGCI  := $(TOOL_BIN)/golangci-lint-$(call toolver,github.com/golangci/golangci-lint/v2)
 GOTESTSUM := $(TOOL_BIN)/gotestsum-$(call toolver,gotest.tools/gotestsum)
 BUF       := tools/node_modules/.bin/buf
@@ -122,7 +122,7 @@ lint-go: $(GOLANGCI) ## Lint the Go code.
 .PHONY: lint-proto
 lint-proto: tools/node_modules/.package-lock.json ## Lint the protos and compare them with proto/baseline.binpb.
 	$(BUF) lint
-	$(BUF) breaking --against proto/baseline.binpb
+	$(BUF) breaking proto --against proto/baseline.binpb
 
 .PHONY: proto-baseline
 proto-baseline: tools/node_modules/.package-lock.json ## Accept the protos of now as what later ones must stay compatible with.
@@ -140,10 +140,6 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s).
 .PHONY: bench
 bench: build ## Run the benchmarks and print them beside this machine's own floor.
 	@go run ./test/benchreport -benchtime $(BENCHTIME)
-
-.PHONY: vuln
-vuln: ## Look for known vulnerabilities in what the binary calls.
-	tools/govulncheck.sh
 
 # Files
 

@@ -4,7 +4,6 @@ go 1.26.0
 
 tool (
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	golang.org/x/vuln/cmd/govulncheck
 	gotest.tools/gotestsum
 )
 

@@ -186,13 +186,19 @@ func (a *Agent) Events(ctx context.Context, domain string, opts EventsOptions) e
 	if opts.All {
 		v.rel.Conversation.Cursor, v.rel.Conversation.Handled = "", nil
 	}
+	err = v.readOn(ctx, opts.Follow)
+	if opts.Follow && ctx.Err() != nil {
+		err = nil // the time to follow is over, which is how following ends
+	}
+	return err
+}
+
+// readOn reads what there is, and with follow goes on until the conversation is closed.
+func (v *visit) readOn(ctx context.Context, follow bool) error {
 	wait := 0
 	for {
 		p, _, err := v.read(ctx, wait)
 		if err != nil {
-			if opts.Follow && ctx.Err() != nil {
-				return nil
-			}
 			return err
 		}
 		if err := v.handle(p, func(event) {}); err != nil {
@@ -201,17 +207,16 @@ func (a *Agent) Events(ctx context.Context, domain string, opts EventsOptions) e
 		switch {
 		case p.HasMore:
 			wait = 0 // poppy-0.1/7.5#25: again at once
-		case !opts.Follow || p.Status == statusClosed:
-			a.report(Step{Section: "7.7", Title: "The conversation is", OK: true, Detail: p.Status + ", " + p.Responder})
+			continue
+		case !follow || p.Status == statusClosed:
+			v.agent.report(Step{Section: "7.7", Title: "The conversation is", OK: true, Detail: p.Status + ", " + p.Responder})
 			return nil
-		default:
-			if wait > 0 && len(p.Events) == 0 {
-				if a.clock.Wait(ctx, time.Second) != nil {
-					return nil
-				}
+		case wait > 0 && len(p.Events) == 0:
+			if err := v.agent.clock.Wait(ctx, time.Second); err != nil {
+				return err
 			}
-			wait = v.waitFor(ctx)
 		}
+		wait = v.waitFor(ctx)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/cimd"
+	"github.com/poppyfield/poppyfield/internal/poppy/jose"
 )
 
 const tokenAt = "auth.shop.example/oauth/token"
@@ -206,6 +209,13 @@ func TestInitIdentity_KeepsItsKeyAndClientID(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, again.Document, loaded.Document)
 	require.NotContains(t, string(id.KeySet), `"d"`)
+	clientID, err := cimd.ParseClientID(testClient)
+	require.NoError(t, err)
+	doc, err := cimd.ParseDocument(clientID, jsonType, loaded.Document)
+	require.NoError(t, err)
+	require.Equal(t, "New name", doc.Name)
+	_, err = jose.ParseKeySet(loaded.KeySet)
+	require.NoError(t, err)
 	info, err := os.Stat(filepath.Join(dir, keyFile))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())

@@ -223,7 +223,7 @@ func TestTalk_ExpiredCursor(t *testing.T) {
 
 func TestTalk_RepeatsAfterABrokenConnection(t *testing.T) {
 	c := newFakeCompany(t)
-	c.routes[talkAt] = func(w http.ResponseWriter, _ *http.Request) {
+	c.routes[talkAt] = func(http.ResponseWriter, *http.Request) {
 		delete(c.routes, talkAt)
 		panic(http.ErrAbortHandler)
 	}

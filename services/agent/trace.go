@@ -60,6 +60,7 @@ func (Discard) Report(Step) {}
 type JSONReporter struct {
 	mu  sync.Mutex
 	enc *json.Encoder
+	err error
 }
 
 // NewJSONReporter writes to w; errors of w end the output quietly, as a closed pipe does.
@@ -73,7 +74,9 @@ func NewJSONReporter(w io.Writer) *JSONReporter {
 func (r *JSONReporter) Report(step Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.enc.Encode(step)
+	if r.err == nil {
+		r.err = r.enc.Encode(step)
+	}
 }
 
 // TextReporter writes steps for people; with quiet set, only what the Company said.

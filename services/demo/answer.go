@@ -72,7 +72,7 @@ func rules() []rule {
 
 func (q question) intent() intent {
 	text := strings.ToLower(q.text)
-	words := strings.FieldsFunc(text, func(c rune) bool { return !('a' <= c && c <= 'z' || c > 127 || c == '\'') })
+	words := strings.FieldsFunc(text, func(c rune) bool { return c <= 127 && c != '\'' && (c < 'a' || c > 'z') })
 	for _, r := range rules() {
 		for _, w := range r.words {
 			// Short words count alone only: "hi" is in "this".

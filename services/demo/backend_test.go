@@ -18,7 +18,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 11, 2, 12, 2, 0, 0, time.UTC) }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func testSecret(t *testing.T) webhook.Secret {
 	t.Helper()

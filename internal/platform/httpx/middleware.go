@@ -29,12 +29,12 @@ func Chain(h http.Handler, mw ...Middleware) http.Handler {
 
 // Options are what Standard needs.
 type Options struct {
-	Name    string         // of the server in traces and metrics, such as "public"
-	Log     *slog.Logger   // nil: nothing is logged
-	NewID   func() string  // of requests; nil: ids.New
-	MaxBody int64          // bytes a handler can read; 0: 256 KiB
-	HSTS    bool           // the server speaks TLS, or a proxy in front of it
-	Trusted bool           // callers are ours: their trace goes on here instead of being linked
+	Name    string        // of the server in traces and metrics, such as "public"
+	Log     *slog.Logger  // nil: nothing is logged
+	NewID   func() string // of requests; nil: ids.New
+	MaxBody int64         // bytes a handler can read; 0: 256 KiB
+	HSTS    bool          // the server speaks TLS, or a proxy in front of it
+	Trusted bool          // callers are ours: their trace goes on here instead of being linked
 	Traces  trace.TracerProvider
 	Metrics metric.MeterProvider
 }

@@ -7,13 +7,27 @@ import (
 )
 
 // Secret is text that must not be shown. Printing, logging and encoding it give
-// the same word whatever it holds; only Reveal gives the text.
-type Secret string
+// the same word whatever it holds; only Reveal gives the text. The zero Secret is empty.
+type Secret struct {
+	// A pointer, since fmt prints the unexported fields of others without asking their methods.
+	text *string
+}
 
 const redacted = "[redacted]"
 
+// NewSecret hides text.
+func NewSecret(text string) Secret { return Secret{&text} }
+
 // Reveal returns the text.
-func (s Secret) Reveal() string { return string(s) }
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// IsZero reports whether there is no text.
+func (s Secret) IsZero() bool { return s.Reveal() == "" }
 
 // String hides the text.
 func (Secret) String() string { return redacted }

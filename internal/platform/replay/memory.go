@@ -45,11 +45,11 @@ const (
 
 // Memory is the shared once-only memory. It is safe for concurrent use.
 type Memory struct {
-	cfg    Config
-	js     jetstream.JetStream
-	bucket atomic.Pointer[bucket]
-	looking  chan struct{} // holds a value while somebody looks at the bucket
-	opened atomic.Bool   // a look succeeded before
+	cfg     Config
+	js      jetstream.JetStream
+	bucket  atomic.Pointer[bucket]
+	looking chan struct{} // holds a value while somebody looks at the bucket
+	opened  atomic.Bool   // a look succeeded before
 }
 
 // A bucket is what is known of the key-value bucket, for one connection to NATS.

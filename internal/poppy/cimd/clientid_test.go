@@ -1,7 +1,6 @@
 package cimd_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ import (
 func requireInvalidClient(t *testing.T, err error, id clause.ID) {
 	t.Helper()
 	var e *problem.Error
-	require.True(t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, problem.InvalidClient, e.Reason)
 	require.Equal(t, problem.Unauthenticated, e.Kind)
 	require.Equal(t, id, e.Clause, "%v", err)

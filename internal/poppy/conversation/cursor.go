@@ -9,7 +9,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
@@ -27,7 +26,7 @@ func EventID(key CursorKey, conversationID string, seq int64) string {
 	var block [aes.BlockSize]byte
 	digest := sha256.Sum256([]byte(conversationID))
 	copy(block[:8], digest[:8])
-	binary.BigEndian.PutUint64(block[8:], uint64(seq)) //nolint:gosec // sequence numbers are positive
+	binary.BigEndian.PutUint64(block[8:], uint64(seq))
 	newBlock(key).Encrypt(block[:], block[:])
 	return eventPrefix + base64.RawURLEncoding.EncodeToString(block[:])
 }
@@ -37,18 +36,18 @@ func EventID(key CursorKey, conversationID string, seq int64) string {
 func ParseCursor(key CursorKey, conversationID, raw string) (int64, error) {
 	text, ok := strings.CutPrefix(raw, eventPrefix)
 	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(aes.BlockSize) {
-		return 0, invalidCursor(clauseCursor)
+		return 0, invalidCursor()
 	}
 	// Strict: a second spelling of the same block would be a second id of one event.
 	block, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(block) != aes.BlockSize {
-		return 0, invalidCursor(clauseCursor)
+		return 0, invalidCursor()
 	}
 	newBlock(key).Decrypt(block, block)
 	digest := sha256.Sum256([]byte(conversationID))
 	seq := binary.BigEndian.Uint64(block[8:])
 	if subtle.ConstantTimeCompare(block[:8], digest[:8]) != 1 || seq == 0 || seq > math.MaxInt64 {
-		return 0, invalidCursor(clauseCursor)
+		return 0, invalidCursor()
 	}
 	return int64(seq), nil
 }
@@ -59,7 +58,7 @@ func ParseCursor(key CursorKey, conversationID, raw string) (int64, error) {
 func CheckCursor(seq, oldestKept, last int64) error {
 	switch {
 	case seq < 1 || seq > last:
-		return invalidCursor(clauseCursor)
+		return invalidCursor()
 	case seq < oldestKept-1:
 		return problem.New(problem.Gone, problem.CursorExpired, "poppy-0.1/7.5#29",
 			"the events after this cursor are no longer kept; read from the beginning")
@@ -67,8 +66,8 @@ func CheckCursor(seq, oldestKept, last int64) error {
 	return nil
 }
 
-func invalidCursor(id clause.ID) error {
-	return problem.New(problem.Invalid, problem.InvalidCursor, id, "the cursor is not one of this conversation")
+func invalidCursor() error {
+	return problem.New(problem.Invalid, problem.InvalidCursor, clauseCursor, "the cursor is not one of this conversation")
 }
 
 type blockCipher interface {

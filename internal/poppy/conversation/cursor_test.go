@@ -125,7 +125,7 @@ func TestParseReadQuery_TokenInURL(t *testing.T) {
 		"cursor=eyJhbGciOiJFUzI1NiJ9.e30.c2ln", "q=eyJhbGciOiJub25lIn0..",
 	} {
 		_, err := conversation.ParseReadQuery(query)
-		require.Equal(t, "poppy-0.1/4.3#d26", string(requireInvalid(t, err, query).Clause))
+		require.Equal(t, "poppy-0.1/4.3#d26", string(invalidOf(t, err, query).Clause))
 	}
 }
 

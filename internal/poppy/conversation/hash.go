@@ -19,7 +19,9 @@ func NewTarget(parent string) Target {
 }
 
 // ConversationTarget is the target of a later message.
-func ConversationTarget(id string) Target { return Target{kind: "conversation", id: id} }
+func ConversationTarget(id string) Target { //nolint:revive // conversation.Target would say nothing of which
+	return Target{kind: "conversation", id: id}
+}
 
 // ContentHash is the SHA-256 by which a retried message is told from another one
 // with the same id (7.3): of the canonical JSON (RFC 8785) of the fields the

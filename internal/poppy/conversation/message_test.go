@@ -24,7 +24,19 @@ func message(t require.TestingT, members string) conversation.Message {
 	return m
 }
 
-func requireInvalid(t testing.TB, err error, msg ...any) *problem.Error {
+// requireBytes compares byte for byte: spelling and order are part of what is promised.
+func requireBytes(t testing.TB, want string, got []byte) {
+	t.Helper()
+	require.Equal(t, want, string(got))
+}
+
+func requireInvalid(t testing.TB, err error, msg ...any) {
+	t.Helper()
+	_ = invalidOf(t, err, msg...)
+}
+
+// invalidOf returns err, which has to be an invalid_request.
+func invalidOf(t testing.TB, err error, msg ...any) *problem.Error {
 	t.Helper()
 	require.True(t, problem.Is(err, problem.InvalidRequest), append([]any{"%v: %v", err}, msg...)...)
 	require.Equal(t, problem.Invalid, problem.As(err).Kind)
@@ -48,8 +60,8 @@ func TestParseStart_Whole(t *testing.T) {
 	require.Equal(t, "msg_Yq3v8LrT0aWc5NkE", m.ID())
 	require.Equal(t, conversation.SenderHuman, m.Sender())
 	require.Equal(t, "Zurück <b>&\u2028", m.Text())
-	require.Equal(t, `{"b":1.0,"a":[1e2,12345678901234567890]}`, string(m.Data())) // spelled as it came
-	require.Equal(t, `{"locale":"en-US","time_zone":"America/Los_Angeles","units":{"length":"m"},"user_available":true}`, string(m.Context()))
+	requireBytes(t, `{"b":1.0,"a":[1e2,12345678901234567890]}`, m.Data()) // spelled as it came
+	requireBytes(t, `{"locale":"en-US","time_zone":"America/Los_Angeles","units":{"length":"m"},"user_available":true}`, m.Context())
 	require.True(t, m.StartsTurn())
 
 	s, err = conversation.ParseStart(send(plain))
@@ -64,7 +76,7 @@ func TestParseStart_BadParent(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/7.2#16")
 	for _, parent := range []string{`""`, `5`, `"a b"`, `{}`, `"cnv/../x"`, `"` + strings.Repeat("a", 257) + `"`} {
 		_, err := conversation.ParseStart([]byte(`{"parent_conversation_id":` + parent + `,"message":{` + plain + `}}`))
-		require.Equal(t, "parent_conversation_id", requireInvalid(t, err, parent).Fields[0].Path)
+		require.Equal(t, "parent_conversation_id", invalidOf(t, err, parent).Fields[0].Path)
 	}
 }
 
@@ -85,7 +97,7 @@ func TestCV05_ParseSend_BadSender(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/7.4#3", "poppy-0.1/7.4#4", "poppy-0.1/7.8#2")
 	for _, sender := range []string{`"company"`, `"robot"`, `"Agent"`, `""`, `null`, `1`, `["agent"]`} {
 		_, err := conversation.ParseSend(send(`"id":"msg_1","text":"x","sender":` + sender))
-		require.Equal(t, "message.sender", requireInvalid(t, err, sender).Fields[0].Path)
+		require.Equal(t, "message.sender", invalidOf(t, err, sender).Fields[0].Path)
 	}
 	_, err := conversation.ParseSend(send(`"id":"msg_1","text":"x"`))
 	requireInvalid(t, err)
@@ -109,7 +121,7 @@ func TestCV06_ParseSend_Content(t *testing.T) {
 	}
 	for _, content := range []string{``, `,"text":""`, `,"text":null`, `,"data":null`, `,"context":null`, `,"text":"","data":null,"context":null`} {
 		_, err := conversation.ParseSend(send(head + content))
-		require.Equal(t, "message", requireInvalid(t, err, content).Fields[0].Path)
+		require.Equal(t, "message", invalidOf(t, err, content).Fields[0].Path)
 	}
 }
 
@@ -140,7 +152,7 @@ func TestParseSend_WrongTypes(t *testing.T) {
 		{"message.context.user_available", `{"message":{"id":"m","sender":"agent","context":{"user_available":"yes"}}}`},
 	} {
 		_, err := conversation.ParseSend([]byte(c.body))
-		require.Equal(t, c.path, requireInvalid(t, err, c.body).Fields[0].Path, c.body)
+		require.Equal(t, c.path, invalidOf(t, err, c.body).Fields[0].Path, c.body)
 		_, err = conversation.ParseStart([]byte(c.body))
 		requireInvalid(t, err, c.body)
 	}
@@ -314,8 +326,19 @@ func TestCV05_ParseCompanyMessage(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, m.Data())
 	for _, c := range []struct{ sender, text, data string }{
-		{"company", "x", ""}, {"user", "x", ""}, {"", "", ""}, {"", "", "null"}, {"", "a\x00b", ""}, {"", "\xff", ""},
-		{"", "x", "[]"}, {"", "x", "1"}, {"", "x", `{"a":1,"a":1}`}, {"", "x", `{}{}`}, {"", "x", `{},"b":{}`}, {"", "x", `{"n":1e999}`}, {"", "x", " "},
+		{"company", "x", ""},
+		{"user", "x", ""},
+		{"", "", ""},
+		{"", "", "null"},
+		{"", "a\x00b", ""},
+		{"", "\xff", ""},
+		{"", "x", "[]"},
+		{"", "x", "1"},
+		{"", "x", `{"a":1,"a":1}`},
+		{"", "x", `{}{}`},
+		{"", "x", `{},"b":{}`},
+		{"", "x", `{"n":1e999}`},
+		{"", "x", " "},
 		{"", "x", nest(conversation.MaxDepth + 1)},
 	} {
 		_, err := conversation.ParseCompanyMessage(c.sender, c.text, []byte(c.data))

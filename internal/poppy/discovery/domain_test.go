@@ -85,7 +85,8 @@ func TestParseIssuer_OneSpelling(t *testing.T) {
 		i, err := discovery.ParseIssuer(raw)
 		require.NoError(t, err, raw)
 		require.Equal(t, raw, i.String())
-		require.Equal(t, parts, [2]string{i.Host(), i.Path()})
+		require.Equal(t, parts[0], i.Host())
+		require.Equal(t, parts[1], i.Path())
 		require.NotContains(t, i.Hostname(), ":")
 	}
 }

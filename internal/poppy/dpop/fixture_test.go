@@ -2,7 +2,6 @@ package dpop_test
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -92,7 +91,7 @@ func (f *fixture) requireRefused(t *testing.T, raw string, id clause.ID) {
 func requireProblem(t *testing.T, err error, reason problem.Reason, id clause.ID) {
 	t.Helper()
 	var e *problem.Error
-	require.True(t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, reason, e.Reason, "%v", err)
 	require.Equal(t, id, e.Clause, "%v", err)
 }

@@ -62,13 +62,23 @@ func normalizeAuthority(scheme, authority string) (string, bool) {
 	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
 		host, port = host[:colon], host[colon+1:]
 	}
-	if host == "" || strings.Trim(port, "0123456789") != "" {
+	if !isHost(host) || strings.Trim(port, "0123456789") != "" {
 		return "", false
 	}
 	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
 		return host, true
 	}
 	return host + ":" + port, true
+}
+
+// isHost tells a name, whatever its characters, from a bracketed address. Without the
+// difference a colon could belong to either.
+func isHost(s string) bool {
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		return ok && inner != "" && !strings.ContainsAny(inner, "[]")
+	}
+	return s != "" && !strings.ContainsAny(s, "[]:")
 }
 
 // normalizeEscapes unescapes unreserved characters and writes the other escapes in

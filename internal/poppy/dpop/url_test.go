@@ -39,7 +39,7 @@ func TestNormalizeURL_NormalForm(t *testing.T) {
 func TestNormalizeURL_Refuses(t *testing.T) {
 	for _, in := range []string{
 		"", "https", "https:", "https:/a.example/", "//a.example/", "/a", "ftp://a.example/", "javascript:alert(1)", "https://",
-		"https:///a", "https://?", "https://user@a.example/", "https://a.example:x/", "https://:443/", "https://a.example/%", "https://a.example/%2",
+		"https:///a", "https://?", "https://user@a.example/", "https://a.example:x/", "http://[::1w:80/./", "http://[::1]x/", "http://[]/", "http://[[::1]]/", "http://a:1:2/", "https://:443/", "https://a.example/%", "https://a.example/%2",
 		"https://a.example/%zz", "https://a.example/a b", "https://a.example/\x00", "https://a.example/é", "https://a.example\\@b/", "https://a.example/\\",
 	} {
 		_, err := dpop.NormalizeURL(in)

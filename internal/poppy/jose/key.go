@@ -166,8 +166,9 @@ func (k *Key) readEC(m jwkMembers, scratch []byte) error {
 	default:
 		return ErrUnsupportedKey
 	}
-	point := append(scratch, 4)
 	x, y := m.x.Bytes(), m.y.Bytes()
+	point := scratch
+	point = append(point, 4) // uncompressed
 	point, okX := appendBase64URL(point, x)
 	if !okX || len(point) != 1+size {
 		return ErrMalformedKey // RFC7518/6.2.1.2: a coordinate has the full size of its field

@@ -53,7 +53,7 @@ func (c *checker) pushName(s span) {
 }
 
 func (c *checker) nameAt(i int) []byte {
-	s := span{}
+	var s span
 	if i < linearKeys {
 		s = c.inner[i]
 	} else {

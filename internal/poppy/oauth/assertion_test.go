@@ -57,8 +57,12 @@ func TestPK01_AudienceOfTheClientAssertion(t *testing.T) {
 		require.NoError(t, err, aud)
 	}
 	for _, aud := range []any{
-		issuer + "/", "https://AUTH.example.com/oauth/token", tokenEndpoint + "?", "https://other.example/oauth/token", "", nil, 7, map[string]any{},
-		[]any{}, []any{tokenEndpoint, 7}, []any{tokenEndpoint, "https://other.example/oauth/token"},
+		issuer + "/", "https://AUTH.example.com/oauth/token", tokenEndpoint + "?", "https://other.example/oauth/token",
+		"", nil, 7,
+		map[string]any{},
+		[]any{},
+		[]any{tokenEndpoint, 7},
+		[]any{tokenEndpoint, "https://other.example/oauth/token"},
 	} {
 		_, err := a.checkClient(with(aud))
 		requireProblem(t, err, problem.InvalidClient, "poppy-0.1/4.1#d4")
@@ -79,42 +83,46 @@ func TestPK01_IssuerIsNoAudienceOfTheSessionAssertion(t *testing.T) {
 func TestPK02_AudienceArrays(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/4.2#16", "poppy-0.1/4.2#d5", "poppy-0.1/4.2#53", "poppy-0.1/4.1#d4")
 	foreign := []any{tokenEndpoint, "https://other.example/oauth/token"}
-	eachKind(t, func(t *testing.T, k kind, a *agent, assertion func(string, any) string) {
-		k.requireRefused(t, a, assertion("aud", foreign))
-		if k.name == "session" {
-			k.requireRefused(t, a, assertion("aud", []any{tokenEndpoint}))
-		}
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			k.requireRefused(t, k.assertion(t, "aud", foreign))
+			if k.name == "session" {
+				k.requireRefused(t, k.assertion(t, "aud", []any{tokenEndpoint}))
+			}
+		})
+	}
 }
 
 func TestPK11_SignaturesThatProveNothing(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/4.1#d10", "poppy-0.1/4.1#14", "poppy-0.1/4.2#21", "poppy-0.1/4.2#22", "poppy-0.1/4.2#6", "poppy-0.1/4.2#53")
-	eachKind(t, func(t *testing.T, k kind, a *agent, assertion func(string, any) string) {
-		good := strings.Split(assertion("jti", jti), ".")
-		altered := strings.Split(assertion("jti", jti+"x"), ".")
-		other := newAgent(t)
-		stranger := other.sign(t, jose.SignHeader{KID: "k1"}, a.claims(k.sub))
-		none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k1"}`))
-		hmac := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","kid":"k1"}`))
-		for name, raw := range map[string]string{
-			"alg none, no signature": none + "." + good[1] + ".",
-			"alg none":               none + "." + good[1] + "." + good[2],
-			"HS256":                  hmac + "." + good[1] + "." + good[2],
-			"payload altered":        good[0] + "." + altered[1] + "." + good[2],
-			"empty signature":        good[0] + "." + good[1] + ".",
-			"signature of another":   good[0] + "." + good[1] + "." + altered[2],
-			"key of another":         stranger,
-			"key in the header":      other.sign(t, jose.SignHeader{EmbedKey: true}, a.claims(k.sub)),
-			"empty":                  "",
-			"not a JWT":              "hello",
-			"oversized":              strings.Repeat(".", 1<<20),
-			"payload not an object":  mustSign(t, a, `[]`),
-			"payload repeats sub":    mustSign(t, a, `{"sub":"a","sub":"b"}`),
-			"payload with NUL":       mustSign(t, a, `{"sub":"a\u0000"}`),
-		} {
-			t.Run(name, func(t *testing.T) { k.requireRefused(t, a, raw) })
-		}
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			good := strings.Split(k.assertion(t, "jti", jti), ".")
+			altered := strings.Split(k.assertion(t, "jti", jti+"x"), ".")
+			other := newAgent(t)
+			stranger := other.sign(t, jose.SignHeader{KID: "k1"}, k.claims(k.sub))
+			none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k1"}`))
+			hmac := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","kid":"k1"}`))
+			for name, raw := range map[string]string{
+				"alg none, no signature": none + "." + good[1] + ".",
+				"alg none":               none + "." + good[1] + "." + good[2],
+				"HS256":                  hmac + "." + good[1] + "." + good[2],
+				"payload altered":        good[0] + "." + altered[1] + "." + good[2],
+				"empty signature":        good[0] + "." + good[1] + ".",
+				"signature of another":   good[0] + "." + good[1] + "." + altered[2],
+				"key of another":         stranger,
+				"key in the header":      other.sign(t, jose.SignHeader{EmbedKey: true}, k.claims(k.sub)),
+				"empty":                  "",
+				"not a JWT":              "hello",
+				"oversized":              strings.Repeat(".", 1<<20),
+				"payload not an object":  mustSign(t, k.agent, `[]`),
+				"payload repeats sub":    mustSign(t, k.agent, `{"sub":"a","sub":"b"}`),
+				"payload with NUL":       mustSign(t, k.agent, `{"sub":"a\u0000"}`),
+			} {
+				t.Run(name, func(t *testing.T) { k.requireRefused(t, raw) })
+			}
+		})
+	}
 }
 
 func mustSign(t *testing.T, a *agent, payload string) string {
@@ -126,65 +134,71 @@ func mustSign(t *testing.T, a *agent, payload string) string {
 
 func TestCheckAssertions_UnknownKidIsTold(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/4.2#d9")
-	eachKind(t, func(t *testing.T, k kind, a *agent, _ func(string, any) string) {
-		_, err := k.check(a, a.sign(t, jose.SignHeader{KID: "k2"}, a.claims(k.sub)))
-		require.ErrorIs(t, err, jose.ErrUnknownKID)
-		require.True(t, problem.Is(err, k.reason))
-		_, err = k.check(a, newAgent(t).sign(t, jose.SignHeader{KID: "k1"}, a.claims(k.sub)))
-		require.NotErrorIs(t, err, jose.ErrUnknownKID)
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			_, err := k.check(k.sign(t, jose.SignHeader{KID: "k2"}, k.claims(k.sub)))
+			require.ErrorIs(t, err, jose.ErrUnknownKID)
+			require.True(t, problem.Is(err, k.reason))
+			_, err = k.check(newAgent(t).sign(t, jose.SignHeader{KID: "k1"}, k.claims(k.sub)))
+			require.NotErrorIs(t, err, jose.ErrUnknownKID)
+		})
+	}
 }
 
 func TestCheckAssertions_WithoutKid(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind, a *agent, _ func(string, any) string) {
-		k.requirePasses(t, a, a.sign(t, jose.SignHeader{}, a.claims(k.sub)))
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			k.requirePasses(t, k.sign(t, jose.SignHeader{}, k.claims(k.sub)))
+		})
+	}
 }
 
 func TestPK13_Lifetimes(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4.1#d8", "poppy-0.1/4.2#d8", "poppy-0.1/4.2#17", "poppy-0.1/4.2#18")
 	clausetest.Refuses(t, "poppy-0.1/4.1#d8", "poppy-0.1/4.2#d8", "poppy-0.1/4.2#17", "poppy-0.1/4.2#18")
-	eachKind(t, func(t *testing.T, k kind, a *agent, assertion func(string, any) string) {
-		now := a.now.Unix()
-		at := func(iat, exp int64) string {
-			c := a.claims(k.sub)
-			c["iat"], c["exp"] = iat, exp
-			return a.sign(t, jose.SignHeader{KID: "k1"}, c)
-		}
-		for name, raw := range map[string]string{
-			"longest lifetime":       at(now, now+300),
-			"shortest lifetime":      at(now, now+1),
-			"clock ahead by 30 s":    at(now+30, now+90),
-			"expired within skew":    at(now-100, now-29),
-			"nbf within skew":        assertion("nbf", now+30),
-			"nbf in the past":        assertion("nbf", now-10),
-			"fractions of a second":  assertion("iat", float64(now)-0.5),
-			"unknown claims present": assertion("future", map[string]any{"a": 1}),
-		} {
-			t.Run(name, func(t *testing.T) { k.requirePasses(t, a, raw) })
-		}
-		for name, raw := range map[string]string{
-			"lives a day":           at(now, now+86400),
-			"lives ten years":       at(now, now+315360000),
-			"lives 301 s":           at(now, now+301),
-			"backdated, lives on":   at(now-301, now+60),
-			"no exp":                assertion("exp", nil),
-			"no iat":                assertion("iat", nil),
-			"exp not a number":      assertion("exp", "1790900060"),
-			"iat not a number":      assertion("iat", "1790900000"),
-			"iat negative":          at(-1, now+60),
-			"iat far in the future": at(now+600, now+660),
-			"iat beyond skew":       at(now+31, now+60),
-			"nbf in the future":     assertion("nbf", now+600),
-			"nbf beyond skew":       assertion("nbf", now+31),
-			"nbf not a number":      assertion("nbf", "soon"),
-			"exp before iat":        at(now, now-1),
-			"exp equal to iat":      at(now, now),
-			"expired":               at(now-90, now-30),
-		} {
-			t.Run(name, func(t *testing.T) { k.requireRefused(t, a, raw) })
-		}
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			now := k.now.Unix()
+			at := func(iat, exp int64) string {
+				c := k.claims(k.sub)
+				c["iat"], c["exp"] = iat, exp
+				return k.sign(t, jose.SignHeader{KID: "k1"}, c)
+			}
+			for name, raw := range map[string]string{
+				"longest lifetime":       at(now, now+300),
+				"shortest lifetime":      at(now, now+1),
+				"clock ahead by 30 s":    at(now+30, now+90),
+				"expired within skew":    at(now-100, now-29),
+				"nbf within skew":        k.assertion(t, "nbf", now+30),
+				"nbf in the past":        k.assertion(t, "nbf", now-10),
+				"fractions of a second":  k.assertion(t, "iat", float64(now)-0.5),
+				"unknown claims present": k.assertion(t, "future", map[string]any{"a": 1}),
+			} {
+				t.Run(name, func(t *testing.T) { k.requirePasses(t, raw) })
+			}
+			for name, raw := range map[string]string{
+				"lives a day":           at(now, now+86400),
+				"lives ten years":       at(now, now+315360000),
+				"lives 301 s":           at(now, now+301),
+				"backdated, lives on":   at(now-301, now+60),
+				"no exp":                k.assertion(t, "exp", nil),
+				"no iat":                k.assertion(t, "iat", nil),
+				"exp not a number":      k.assertion(t, "exp", "1790900060"),
+				"iat not a number":      k.assertion(t, "iat", "1790900000"),
+				"iat negative":          at(-1, now+60),
+				"iat far in the future": at(now+600, now+660),
+				"iat beyond skew":       at(now+31, now+60),
+				"nbf in the future":     k.assertion(t, "nbf", now+600),
+				"nbf beyond skew":       k.assertion(t, "nbf", now+31),
+				"nbf not a number":      k.assertion(t, "nbf", "soon"),
+				"exp before iat":        at(now, now-1),
+				"exp equal to iat":      at(now, now),
+				"expired":               at(now-90, now-30),
+			} {
+				t.Run(name, func(t *testing.T) { k.requireRefused(t, raw) })
+			}
+		})
+	}
 }
 
 func TestPK16_IssuerAndSubjectOfTheClientAssertion(t *testing.T) {
@@ -241,29 +255,33 @@ func TestCheckSessionAssertion_UserID(t *testing.T) {
 
 func TestCheckAssertions_LengthOfJTI(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/4.1#d7", "poppy-0.1/4.2#d7")
-	eachKind(t, func(t *testing.T, k kind, a *agent, assertion func(string, any) string) {
-		k.requirePasses(t, a, assertion("jti", strings.Repeat("a", 16)))
-		k.requirePasses(t, a, assertion("jti", strings.Repeat("é", 256)))
-		for _, bad := range []any{strings.Repeat("a", 15), strings.Repeat("a", 257), "", nil, 1234567890123456} {
-			k.requireRefused(t, a, assertion("jti", bad))
-		}
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			k.requirePasses(t, k.assertion(t, "jti", strings.Repeat("a", 16)))
+			k.requirePasses(t, k.assertion(t, "jti", strings.Repeat("é", 256)))
+			for _, bad := range []any{strings.Repeat("a", 15), strings.Repeat("a", 257), "", nil, 1234567890123456} {
+				k.requireRefused(t, k.assertion(t, "jti", bad))
+			}
+		})
+	}
 }
 
 func TestCheckAssertions_TypesOfTokens(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4.2#d6")
 	clausetest.Refuses(t, "poppy-0.1/4.2#d6", "poppy-0.1/4.2#53", "poppy-0.1/4.3#d6")
-	eachKind(t, func(t *testing.T, k kind, a *agent, _ func(string, any) string) {
-		for _, typ := range []string{"", "JWT", "jwt"} {
-			k.requirePasses(t, a, a.sign(t, jose.SignHeader{KID: "k1", Typ: typ}, a.claims(k.sub)))
-		}
-		for _, typ := range []string{"dpop+jwt", "poppy-browser+jwt", "at+jwt", "JWT ", "application/jwt"} {
-			k.requireRefused(t, a, a.sign(t, jose.SignHeader{KID: "k1", Typ: typ}, a.claims(k.sub)))
-		}
-		proof, err := dpop.BuildProof(a.signer, dpop.ProofClaims{JTI: jti, Method: "POST", URL: tokenEndpoint, IssuedAt: a.now})
-		require.NoError(t, err)
-		k.requireRefused(t, a, proof)
-	})
+	for _, k := range kinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			for _, typ := range []string{"", "JWT", "jwt"} {
+				k.requirePasses(t, k.sign(t, jose.SignHeader{KID: "k1", Typ: typ}, k.claims(k.sub)))
+			}
+			for _, typ := range []string{"dpop+jwt", "poppy-browser+jwt", "at+jwt", "JWT ", "application/jwt"} {
+				k.requireRefused(t, k.sign(t, jose.SignHeader{KID: "k1", Typ: typ}, k.claims(k.sub)))
+			}
+			proof, err := dpop.BuildProof(k.signer, dpop.ProofClaims{JTI: jti, Method: "POST", URL: tokenEndpoint, IssuedAt: k.now})
+			require.NoError(t, err)
+			k.requireRefused(t, proof)
+		})
+	}
 }
 
 func TestCheckAssertions_NeverInEachOthersPlace(t *testing.T) {

@@ -2,7 +2,6 @@ package oauth_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/url"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ const (
 func requireProblem(t *testing.T, err error, reason problem.Reason, id clause.ID) {
 	t.Helper()
 	var e *problem.Error
-	require.True(t, errors.As(err, &e), "%v", err)
+	require.ErrorAs(t, err, &e)
 	require.Equal(t, reason, e.Reason, "%v", err)
 	require.Equal(t, id, e.Clause, "%v", err)
 }
@@ -62,54 +61,52 @@ func (a *agent) sign(t testing.TB, h jose.SignHeader, claims map[string]any) str
 	return raw
 }
 
-// kind is one of the two assertions, so that what they share is tested for both.
+// kind is one of the two assertions with an agent of its own, so that what they share
+// is tested for both.
 type kind struct {
+	*agent
+
 	name   string
 	sub    string
 	reason problem.Reason
-	check  func(a *agent, raw string) (string, error) // gives the jti
+	check  func(raw string) (string, error) // gives the jti
 }
 
-func kinds() []kind {
+func kinds(t testing.TB) []kind {
+	t.Helper()
+	a, b := newAgent(t), newAgent(t)
 	return []kind{
-		{"client", clientID, problem.InvalidClient, func(a *agent, raw string) (string, error) {
+		{a, "client", clientID, problem.InvalidClient, func(raw string) (string, error) {
 			v, err := a.checkClient(raw)
 			return v.JTI(), err
 		}},
-		{"session", userID, problem.InvalidGrant, func(a *agent, raw string) (string, error) {
-			v, err := a.checkSession(raw)
+		{b, "session", userID, problem.InvalidGrant, func(raw string) (string, error) {
+			v, err := b.checkSession(raw)
 			return v.JTI(), err
 		}},
 	}
 }
 
-// eachKind runs f for both assertions; assertion signs one with one claim changed, nil leaving it out.
-func eachKind(t *testing.T, f func(t *testing.T, k kind, a *agent, assertion func(name string, value any) string)) {
+// assertion signs a passing assertion with one claim changed; nil leaves it out.
+func (k kind) assertion(t testing.TB, name string, value any) string {
 	t.Helper()
-	for _, k := range kinds() {
-		t.Run(k.name, func(t *testing.T) {
-			a := newAgent(t)
-			f(t, k, a, func(name string, value any) string {
-				c := a.claims(k.sub)
-				c[name] = value
-				if value == nil {
-					delete(c, name)
-				}
-				return a.sign(t, jose.SignHeader{Typ: "JWT", KID: "k1"}, c)
-			})
-		})
+	c := k.claims(k.sub)
+	c[name] = value
+	if value == nil {
+		delete(c, name)
 	}
+	return k.sign(t, jose.SignHeader{Typ: "JWT", KID: "k1"}, c)
 }
 
-func (k kind) requirePasses(t *testing.T, a *agent, raw string) {
+func (k kind) requirePasses(t *testing.T, raw string) {
 	t.Helper()
-	_, err := k.check(a, raw)
+	_, err := k.check(raw)
 	require.NoError(t, err)
 }
 
-func (k kind) requireRefused(t *testing.T, a *agent, raw string) {
+func (k kind) requireRefused(t *testing.T, raw string) {
 	t.Helper()
-	got, err := k.check(a, raw)
+	got, err := k.check(raw)
 	require.True(t, problem.Is(err, k.reason), "%v", err)
 	require.NotEmpty(t, problem.As(err).Clause)
 	require.Empty(t, got)

@@ -32,16 +32,22 @@ func delivery(t testing.TB, members string) webhook.Delivery {
 	}
 }
 
+// requireBytes compares byte for byte: spelling and order are part of what is promised.
+func requireBytes(t testing.TB, want string, got []byte) {
+	t.Helper()
+	require.Equal(t, want, string(got))
+}
+
 func TestBuildBody_Contract(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/7.4#17")
 	raw, err := webhook.BuildBody(delivery(t, `"text":"Hé <b>","data":{"n":1.0},"context":{"locale":"de"}`))
 	require.NoError(t, err)
-	require.Equal(t, `{"type":"conversation.message","timestamp":"2026-10-10T12:00:00.000Z","data":{"company":"companies/cmp_1",`+
+	requireBytes(t, `{"type":"conversation.message","timestamp":"2026-10-10T12:00:00.000Z","data":{"company":"companies/cmp_1",`+
 		`"conversation":{"id":"cnv_1","status":"working","responder":"agent","direct":false,"parent":null},"sequence":7,`+
 		`"message":{"id":"msg_1","sender":"agent","text":"Hé <b>","data":{"n":1.0}},"context":{"locale":"de"},`+
 		`"agent":{"client_id":"https://agent.example/agent.json","name":"Example <Agent>"},"user":{"id":"usr_1"},`+
 		`"session":{"id":"ses_1","signed_in":false,"account":null,"scopes":[]},`+
-		`"expected":{"reply":true,"reply_by":"2026-10-10T12:00:25.000Z"}}}`, string(raw))
+		`"expected":{"reply":true,"reply_by":"2026-10-10T12:00:25.000Z"}}}`, raw)
 	again, err := webhook.BuildBody(delivery(t, `"text":"Hé <b>","data":{"n":1.0},"context":{"locale":"de"}`))
 	require.NoError(t, err)
 	require.Equal(t, raw, again)
@@ -59,10 +65,10 @@ func TestBuildBody_SameShapeForLess(t *testing.T) {
 		Data map[string]json.RawMessage `json:"data"`
 	}
 	require.NoError(t, json.Unmarshal(raw, &body))
-	require.Equal(t, `{"id":"msg_1","sender":"agent","text":"","data":{}}`, string(body.Data["message"]))
-	require.Equal(t, `{}`, string(body.Data["context"]))
-	require.Equal(t, `{"reply":false,"reply_by":null}`, string(body.Data["expected"]))
-	require.Equal(t, `{"id":"ses_1","signed_in":true,"account":"acc_1","scopes":["poppy:read"]}`, string(body.Data["session"]))
+	requireBytes(t, `{"id":"msg_1","sender":"agent","text":"","data":{}}`, body.Data["message"])
+	requireBytes(t, `{}`, body.Data["context"])
+	requireBytes(t, `{"reply":false,"reply_by":null}`, body.Data["expected"])
+	requireBytes(t, `{"id":"ses_1","signed_in":true,"account":"acc_1","scopes":["poppy:read"]}`, body.Data["session"])
 	require.Contains(t, string(body.Data["conversation"]), `"parent":"cnv_0"`)
 
 	d.Message.Data = json.RawMessage(`{`)

@@ -223,7 +223,7 @@ func TestKeySet(t *testing.T) {
 	require.Equal(t, []webhook.PublishedKey{{ID: "k", Key: a}}, got)
 	empty, err := webhook.BuildKeySet(nil)
 	require.NoError(t, err)
-	require.Equal(t, `{"keys":[]}`, string(empty))
+	requireBytes(t, `{"keys":[]}`, empty)
 	_, err = webhook.BuildKeySet([]webhook.PublishedKey{{ID: "k"}})
 	require.Error(t, err)
 	for _, raw := range []string{``, `[]`, `{}`, `{"keys":{}}`, `{"keys":[],"keys":[]}`, `{"x":"` + strings.Repeat("x", webhook.MaxKeySet) + `"}`} {

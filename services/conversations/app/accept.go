@@ -14,35 +14,65 @@ import (
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
-// defaultDeadline stands in for a Company's answer deadline that isn't set: an agent never hangs in working.
-const defaultDeadline = time.Minute
+const (
+	// defaultDeadline stands in for an answer deadline that isn't set: an agent never hangs in working.
+	defaultDeadline = time.Minute
+	// acceptTimeout bounds the transaction of a message, whose end the client's going away doesn't decide.
+	acceptTimeout = 10 * time.Second
+)
 
 // Accepted is what a POST of a message came to.
 type Accepted struct {
 	ConversationID string
-	// First says that the message started the conversation: 201 instead of 202, for its retries too.
+	// First says that the message started the conversation: 201 rather than 202, for its retries too.
 	First     bool
 	Status    conversation.Status
 	Responder conversation.Responder
 	own       span
 }
 
-// span is the events that one message of the agent caused: they don't end the hold of its own POST.
+// span is the events that one message of the agent caused. They are in the answer
+// of its own POST, but don't end the hold (decision 18).
 type span struct{ first, last int64 }
 
-// Start accepts the first message of a conversation. cursor is checked against the
-// conversation before anything is accepted; "" for none.
+// An acceptance is one message on its way in.
+type acceptance struct {
+	app      *App
+	company  *directory.Company
+	caller   Caller
+	message  conversation.Message
+	identity store.Identity
+	cursor   string // checked before anything is accepted; "" for none
+	slot     Slot   // nil when none is free
+
+	// What the last try of the transaction came to.
+	now   time.Time
+	out   Accepted
+	isNew bool
+	claim *store.Claim
+}
+
+// Start accepts the first message of a conversation. A cursor is judged before
+// anything is accepted; "" for none.
 func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s conversation.Start, cursor string) (Accepted, error) {
-	target := conversation.NewTarget(s.Parent())
-	return a.accept(ctx, co, caller, s.Message(), target, cursor, func(ctx context.Context, tx store.Tx, now time.Time) (*store.Conversation, error) {
-		if s.Parent() != "" {
-			return nil, a.checkParent(ctx, tx, caller, s.Parent())
+	x, err := a.accepting(co, caller, s.Message(), conversation.NewTarget(s.Parent()), cursor)
+	if err != nil {
+		return Accepted{}, err
+	}
+	return x.run(ctx, func(ctx context.Context, tx store.Tx) error {
+		if repeated, err := x.repeat(ctx, tx); repeated || err != nil {
+			return err
 		}
-		return &store.Conversation{
+		if s.Parent() != "" {
+			return checkParent(ctx, tx, caller, s.Parent())
+		}
+		c := &store.Conversation{
 			ID: ids.New(ids.Conversation), ClientID: caller.ClientID, AgentName: caller.AgentName, UserID: caller.UserID, SessionID: caller.SessionID,
 			Status: conversation.NewState().Status, Responder: conversation.NewState().Responder,
-			CursorKey: ids.Random16(), OldestSequence: 1, CreatedAt: now, UpdatedAt: now,
-		}, nil
+			CursorKey: ids.Random16(), OldestSequence: 1, CreatedAt: x.now, UpdatedAt: x.now, Version: 1,
+		}
+		x.identity.First = true
+		return x.record(ctx, tx, c, tx.Create)
 	})
 }
 
@@ -51,9 +81,20 @@ func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id
 	if err := checkID(id); err != nil {
 		return Accepted{}, err
 	}
-	target := conversation.ConversationTarget(id)
-	return a.accept(ctx, co, caller, m, target, cursor, func(ctx context.Context, tx store.Tx, _ time.Time) (*store.Conversation, error) {
-		return lockOwn(ctx, tx, caller, id)
+	x, err := a.accepting(co, caller, m, conversation.ExistingTarget(id), cursor)
+	if err != nil {
+		return Accepted{}, err
+	}
+	return x.run(ctx, func(ctx context.Context, tx store.Tx) error {
+		c, err := lockOwn(ctx, tx, caller, id)
+		if err != nil {
+			return err
+		}
+		// The retry check comes before the closed check: poppy-0.1/7.3#d17.
+		if repeated, err := x.repeat(ctx, tx); repeated || err != nil {
+			return err
+		}
+		return x.record(ctx, tx, c, func(ctx context.Context, c *store.Conversation) error { return tx.Save(ctx, c, x.now) })
 	})
 }
 
@@ -73,9 +114,9 @@ func lockOwn(ctx context.Context, tx store.Tx, caller Caller, id string) (*store
 	return c, conversation.CheckOwner(c.Owner(), caller.owner())
 }
 
-// checkParent judges the parent of a Direct Conversation (Poppy 7.10), which this
-// installation has none of: a usable parent is refused as well, and says why.
-func (a *App) checkParent(ctx context.Context, tx store.Tx, caller Caller, id string) error {
+// checkParent judges the parent of a Direct Conversation (Poppy 7.10). There are
+// none here: a parent that would do is refused as well, with the reason.
+func checkParent(ctx context.Context, tx store.Tx, caller Caller, id string) error {
 	parent, err := tx.Conversation(ctx, id)
 	if err != nil {
 		return err
@@ -90,37 +131,177 @@ func (a *App) checkParent(ctx context.Context, tx store.Tx, caller Caller, id st
 		WithField("parent_conversation_id", "is not taken by this company")
 }
 
-type opener func(context.Context, store.Tx, time.Time) (*store.Conversation, error)
+func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Message, t conversation.Target, cursor string) (*acceptance, error) {
+	hash, err := conversation.ContentHash(m, t)
+	if err != nil {
+		return nil, err
+	}
+	return &acceptance{
+		app: a, company: co, caller: caller, message: m, cursor: cursor,
+		identity: store.Identity{Owner: caller.key(), MessageID: m.ID(), Content: hash},
+	}, nil
+}
 
-// accept is the one transaction of a message. open returns the conversation it goes
-// to: locked, or one that isn't stored yet.
-func (a *App) accept(ctx context.Context, co *directory.Company, caller Caller, m conversation.Message, target conversation.Target, cursor string, open opener) (Accepted, error) {
-	hash, err := conversation.ContentHash(m, target)
+func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx) error) (Accepted, error) {
+	// A client that goes away must not leave it open whether its message was accepted and nobody told the backend.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acceptTimeout)
+	defer cancel()
+	scope := x.caller.Scope
+	slot, free := x.app.dispatch.Take(scope)
+	if free {
+		x.slot = slot
+	}
+	err := x.app.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
+		x.now, x.out, x.isNew, x.claim = x.app.now(), Accepted{}, false, nil
+		return try(ctx, tx)
+	})
+	if errors.Is(err, store.ErrTaken) {
+		err = x.lost(ctx, err)
+	}
+	switch {
+	case x.slot == nil:
+	case err == nil && x.claim != nil:
+		x.slot.Run(*x.claim)
+	default:
+		x.slot.Free()
+	}
 	if err != nil {
 		return Accepted{}, err
 	}
-	identity := store.Identity{Owner: caller.key(), MessageID: m.ID(), Content: hash}
-	slot, free := a.dispatch.Take(caller.Scope)
-	var out Accepted
-	var claim *store.Claim
-	err = a.store.Write(ctx, caller.Scope, func(ctx context.Context, tx store.Tx) error {
-		claim = nil
-		now := a.now()
-		if target != conversation.NewTarget("") {
-			// An existing conversation hides itself from strangers before anything is said of the message.
-			return a.acceptLater(ctx, tx, co, caller, m, identity, cursor, now, open, slot, free, &out, &claim)
+	if x.isNew {
+		x.app.bells.Ring(ctx, scope, x.out.ConversationID)
+	}
+	return x.out, nil
+}
+
+// lost answers a message whose id another request had committed in the meantime:
+// it is a retry after all, or a conflict.
+func (x *acceptance) lost(ctx context.Context, cause error) error {
+	return x.app.store.Read(ctx, x.caller.Scope, func(ctx context.Context, tx store.Tx) error {
+		x.isNew, x.claim = false, nil
+		repeated, err := x.repeat(ctx, tx)
+		if err == nil && !repeated {
+			return problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the message could not be accepted; send it again").
+				WithRetryAfter(time.Second).WithCause(cause)
 		}
-		repeated, err := a.repeat(ctx, tx, caller, identity, cursor, &out)
-		if repeated || err != nil {
-			return err
-		}
-		c, err := open(ctx, tx, now)
-		if err != nil {
-			return err
-		}
-		identity.First = true
-		return a.record(ctx, tx, co, caller, c, m, identity, cursor, now, slot, free, &out, &claim)
+		return err
 	})
-	_ = slot
-	return out, err
+}
+
+// repeat looks for the message among the accepted ones. A retry gets its first
+// answer with the present status (decision 36); another content is a conflict, and
+// so is the id's use in another conversation, since the target is part of the
+// content.
+func (x *acceptance) repeat(ctx context.Context, tx store.Tx) (bool, error) {
+	before, found, err := tx.FindMessage(ctx, x.identity.Owner, x.identity.MessageID)
+	if err != nil || !found {
+		return false, err
+	}
+	if before.Content != x.identity.Content {
+		return false, problem.New(problem.Conflict, problem.MessageIDConflict, "poppy-0.1/7.3#11", "a message with this id and other content was accepted before")
+	}
+	c, err := tx.Conversation(ctx, before.ConversationID)
+	if err != nil {
+		return false, err
+	}
+	if err := conversation.CheckOwner(c.Owner(), x.caller.owner()); err != nil {
+		return false, err
+	}
+	if _, err := startOf(c, x.cursor); err != nil {
+		return false, err
+	}
+	own := span{before.Sequence, before.Sequence}
+	next, err := tx.Events(ctx, c, before.Sequence, 1)
+	if err != nil {
+		return false, err
+	}
+	if len(next) == 1 {
+		// Only a message that found the conversation idle is followed by a change to working.
+		if s, ok := next[0].Payload.(conversation.StatePayload); ok && s.Status == conversation.Working {
+			own.last = next[0].Sequence
+		}
+	}
+	x.out = Accepted{ConversationID: c.ID, First: before.First, Status: c.Status, Responder: c.Responder, own: own}
+	return true, nil
+}
+
+// record adds the message to c and writes everything that follows from it.
+func (x *acceptance) record(ctx context.Context, tx store.Tx, c *store.Conversation, write func(context.Context, *store.Conversation) error) error {
+	if _, err := startOf(c, x.cursor); err != nil {
+		return err
+	}
+	state, payloads, err := conversation.Step(c.State(), conversation.AgentSays(x.message, x.caller.SignedIn))
+	if err != nil {
+		return err
+	}
+	if c.Context, err = conversation.MergeContext(c.Context, x.message.Context()); err != nil {
+		return err
+	}
+	c.Status, c.Responder = state.Status, state.Responder
+	if state.AccountBound && c.Account == "" {
+		c.Account = x.caller.Account // poppy-0.1/7.2#d21
+	}
+	events := store.Append(c, x.now, payloads...)
+	delivery := x.delivery(ctx, c, events[0])
+	if delivery.ExpectsReply && c.AnswerDueAt.IsZero() {
+		c.AnswerDueAt = delivery.ReplyBy
+	}
+	behind := false
+	if !x.identity.First {
+		if behind, err = tx.HasPending(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	var lease store.Lease
+	if x.slot != nil && !behind {
+		lease = x.slot.Lease(x.now)
+		x.claim = &store.Claim{
+			Scope: x.caller.Scope, Delivery: delivery, Message: x.message.Payload(),
+			ClientID: c.ClientID, AgentName: c.AgentName, UserID: c.UserID,
+		}
+	}
+	if err := write(ctx, c); err != nil {
+		return err
+	}
+	if err := tx.Insert(ctx, c, &x.identity, events); err != nil {
+		return err
+	}
+	if err := tx.Enqueue(ctx, delivery, behind, lease); err != nil {
+		return err
+	}
+	x.isNew = true
+	x.out = Accepted{
+		ConversationID: c.ID, First: x.identity.First, Status: c.Status, Responder: c.Responder,
+		own: span{events[0].Sequence, events[len(events)-1].Sequence},
+	}
+	return nil
+}
+
+func (x *acceptance) delivery(ctx context.Context, c *store.Conversation, message store.Event) store.Delivery {
+	d := store.Delivery{
+		ID: ids.New(ids.Delivery), ConversationID: c.ID, Sequence: message.Sequence, ExpectsReply: x.message.StartsTurn(),
+		Moment: store.Moment{
+			SessionID: x.caller.SessionID, SignedIn: x.caller.SignedIn, Account: x.caller.Account, Scopes: x.caller.Scopes,
+			Status: c.Status, Responder: c.Responder,
+		},
+		Context: c.Context, Traceparent: traceparent(ctx), CreatedAt: x.now,
+	}
+	if d.ExpectsReply {
+		d.ReplyBy = x.now.Add(deadlineOf(x.company))
+	}
+	return d
+}
+
+func deadlineOf(co *directory.Company) time.Duration {
+	if co.AnswerDeadline <= 0 {
+		return defaultDeadline
+	}
+	return co.AnswerDeadline
+}
+
+// traceparent is the trace that the delivery goes on with, "" outside of any.
+func traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
 }

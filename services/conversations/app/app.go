@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"log/slog"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
@@ -32,23 +31,23 @@ type Slot interface {
 	Free()
 }
 
-// Companies looks up what a background job needs to know of a Company.
+// Companies looks up what background jobs and the Company's own calls need to know of it.
 type Companies interface {
 	Get(ctx context.Context, scope tenancy.Scope) (*directory.Company, error)
 }
 
 // App is the conversations of an installation.
 type App struct {
-	store    *store.Store
-	bells    *doorbell.Bells
-	dispatch Dispatcher
-	now      clock.Clock
-	log      *slog.Logger
+	store     *store.Store
+	bells     *doorbell.Bells
+	dispatch  Dispatcher
+	companies Companies
+	now       clock.Clock
 }
 
 // New makes the app.
-func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, now clock.Clock, log *slog.Logger) *App {
-	return &App{store: s, bells: bells, dispatch: d, now: now, log: log}
+func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, companies Companies, now clock.Clock) *App {
+	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now}
 }
 
 // Caller is the Session that a request acts in, as the sessions service judged it.

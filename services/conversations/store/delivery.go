@@ -63,6 +63,8 @@ type Claim struct {
 	ClientID  string
 	AgentName string
 	UserID    string
+	// Late says that the agent was told already that no answer came.
+	Late bool
 }
 
 // parked is the due time of a delivery that waits for an earlier one of its
@@ -169,13 +171,19 @@ type Attempt struct {
 	Count  int // attempts that count against the schedule so far
 }
 
-// Finish ends a delivery: "delivered", or "failed" when the schedule is over.
-func (t Tx) Finish(ctx context.Context, id string, delivered bool, outcome string, a Attempt, now time.Time) error {
-	state := entdelivery.StateDelivered
-	if !delivered {
-		state = entdelivery.StateFailed
-	}
-	return t.tx.Delivery.Update().Where(entdelivery.ID(id)).SetState(state).SetDoneAt(now).SetAgentOutcome(outcome).
+// End is how a delivery ended.
+type End string
+
+// The ends.
+const (
+	Delivered End = "delivered" // the backend has it
+	Failed    End = "failed"    // the schedule is over
+	Expired   End = "expired"   // late, and the Company wants no late ones
+)
+
+// Finish ends a delivery, with what the agent saw of its turn.
+func (t Tx) Finish(ctx context.Context, id string, end End, outcome string, a Attempt, now time.Time) error {
+	return t.tx.Delivery.Update().Where(entdelivery.ID(id)).SetState(entdelivery.State(end)).SetDoneAt(now).SetAgentOutcome(outcome).
 		SetLeaseOwner("").ClearLeaseUntil().SetAttempts(a.Count).SetLastStatus(a.Status).SetLastReason(a.Reason).Exec(ctx)
 }
 
@@ -251,6 +259,7 @@ func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (
 		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
 		Traceparent: row.Traceparent, CreatedAt: row.CreatedAt.UTC(),
 	}}
+	c.Late = row.AgentOutcome == OutcomeDeadline
 	if row.ReplyBy != nil {
 		c.Delivery.ReplyBy = row.ReplyBy.UTC()
 	}

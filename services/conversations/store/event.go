@@ -53,18 +53,6 @@ func (t Tx) FindMessage(ctx context.Context, owner, messageID string) (Accepted,
 	return a, true, nil
 }
 
-// EventType returns the type of one event, "" if it isn't there.
-func (t Tx) EventType(ctx context.Context, conversationID string, sequence int64) (conversation.EventType, error) {
-	row, err := t.tx.Event.Query().Where(entevent.ConversationID(conversationID), entevent.Sequence(sequence)).Select(entevent.FieldType).Only(ctx)
-	if ent.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return conversation.EventType(row.Type), nil
-}
-
 // Append gives payloads the next sequence numbers of a locked conversation and moves
 // its LastSequence and LastEventAt on. Nothing is written: Create or Save writes the
 // conversation and Insert the events.

@@ -1,0 +1,2 @@
+// Package store keeps keys and answered requests in the database.
+package store

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	"github.com/poppyfield/poppyfield/services/conversations/store"
+)
+
+const (
+	// lateNotice is what the agent reads when no answer came in time (decision 25).
+	lateNotice = "The company's agent did not answer in time. If its answer still comes, it will be added to this conversation."
+
+	sweepBatch = 200
+)
+
+// Notice is the company message that tells the agent that no answer came.
+func Notice() conversation.MessagePayload {
+	return conversation.MessagePayload{ID: ids.New(ids.Message), Role: conversation.RoleCompany, Sender: conversation.SenderAgent, Text: lateNotice}
+}
+
+// firstDue is when the first of the open turns is due; zero for none.
+func firstDue(turns []store.Live) time.Time {
+	var first time.Time
+	for _, l := range turns {
+		if !l.ReplyBy.IsZero() && (first.IsZero() || l.ReplyBy.Before(first)) {
+			first = l.ReplyBy
+		}
+	}
+	return first
+}
+
+// ExpireAnswers tells the agents whose answer is overdue, and returns how many
+// conversations it looked at.
+func (a *App) ExpireAnswers(ctx context.Context) (int, error) {
+	due, err := a.store.DueAnswers(ctx, a.now(), sweepBatch)
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range due {
+		if err := a.expire(ctx, d.Scope, d.ID); err != nil {
+			return 0, err
+		}
+	}
+	return len(due), nil
+}
+
+func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error {
+	changed := false
+	err := a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
+		changed = false
+		c, err := tx.Lock(ctx, id)
+		if err != nil {
+			return err
+		}
+		now := a.now()
+		if c.AnswerDueAt.IsZero() || c.AnswerDueAt.After(now) {
+			return nil // answered or put off since it was found
+		}
+		turns, err := openTurns(ctx, tx, c.ID)
+		if err != nil {
+			return err
+		}
+		var expired []string
+		var rest []store.Live
+		for _, l := range turns {
+			if l.ReplyBy.After(now) {
+				rest = append(rest, l)
+			} else {
+				expired = append(expired, l.ID)
+			}
+		}
+		state, payloads, err := conversation.Step(c.State(), conversation.DeadlinePassed(Notice(), len(rest) > 0))
+		if err != nil {
+			return err
+		}
+		c.Status, c.Responder, c.AnswerDueAt = state.Status, state.Responder, firstDue(rest)
+		events := store.Append(c, now, payloads...)
+		if err := tx.Save(ctx, c, now); err != nil {
+			return err
+		}
+		changed = len(events) > 0
+		if err := tx.Insert(ctx, c, nil, events); err != nil {
+			return err
+		}
+		return tx.SettleTurns(ctx, store.OutcomeDeadline, expired...)
+	})
+	if err == nil && changed {
+		a.bells.Ring(ctx, scope, id)
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/services/conversations/store"
+)
+
+// Read returns the events after q's cursor. With a wait it holds on until there is
+// one, the wait is over, the conversation is closed, the Session ended, or drain is
+// closed; nothing of the database is held meanwhile. When ctx ends, its error is
+// returned.
+func (a *App) Read(ctx context.Context, caller Caller, id string, q conversation.ReadQuery, drain <-chan struct{}) (conversation.ReadResponse, error) {
+	if err := checkID(id); err != nil {
+		return conversation.ReadResponse{}, err
+	}
+	return a.hold(ctx, caller, id, q, drain, func(p page) bool { return len(p.events) > 0 })
+}
+
+// ReadReply is the read that answers a POST with wait. The message's own events
+// don't end the hold; neither do, without a cursor, those from before it, which an
+// agent that keeps no cursor gets again every time.
+func (a *App) ReadReply(ctx context.Context, caller Caller, accepted Accepted, q conversation.ReadQuery, drain <-chan struct{}) (conversation.ReadResponse, error) {
+	own := accepted.own
+	return a.hold(ctx, caller, accepted.ConversationID, q, drain, func(p page) bool {
+		for _, e := range p.events {
+			if e.Sequence > own.last || e.Sequence < own.first && q.Cursor != "" {
+				return true
+			}
+		}
+		return p.hasMore
+	})
+}
+
+func (a *App) hold(ctx context.Context, caller Caller, id string, q conversation.ReadQuery, drain <-chan struct{}, enough func(page) bool) (conversation.ReadResponse, error) {
+	if q.Wait <= 0 {
+		p, err := a.page(ctx, caller, id, q.Cursor)
+		return p.response(q.Cursor), err
+	}
+	// Listen first: what is committed between the first read and the wait rings.
+	rung, cancel := a.bells.Conversation(caller.Scope, id)
+	defer cancel()
+	ended, cancelSession := a.bells.Session(caller.Scope, caller.SessionID)
+	defer cancelSession()
+	timer := time.NewTimer(q.Wait)
+	defer timer.Stop()
+	for last := false; ; {
+		p, err := a.page(ctx, caller, id, q.Cursor)
+		if err != nil || last || enough(p) || p.conversation.Status == conversation.Closed {
+			return p.response(q.Cursor), err
+		}
+		select {
+		case <-rung:
+		case <-timer.C:
+			last = true // a ring may have been lost
+		case <-ended:
+			return p.response(q.Cursor), nil
+		case <-drain:
+			return p.response(q.Cursor), nil
+		case <-ctx.Done():
+			return conversation.ReadResponse{}, ctx.Err()
+		}
+	}
+}
+
+// page is what one read found.
+type page struct {
+	conversation *store.Conversation
+	events       []store.Event
+	hasMore      bool
+}
+
+func (a *App) page(ctx context.Context, caller Caller, id, cursor string) (page, error) {
+	var p page
+	err := a.store.Read(ctx, caller.Scope, func(ctx context.Context, tx store.Tx) error {
+		p = page{}
+		c, err := tx.Conversation(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := conversation.CheckOwner(c.Owner(), caller.owner()); err != nil {
+			return err
+		}
+		after, err := startOf(c, cursor)
+		if err != nil {
+			return err
+		}
+		p.conversation = c
+		if after >= c.LastSequence { // the common case of a poll
+			return nil
+		}
+		p.events, err = tx.Events(ctx, c, after, conversation.MaxPage)
+		if n := len(p.events); n > 0 {
+			p.hasMore = p.events[n-1].Sequence < c.LastSequence
+		}
+		return err
+	})
+	return p, err
+}
+
+// startOf returns the sequence number after which a read starts: that of cursor, 0 for none.
+func startOf(c *store.Conversation, cursor string) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	seq, err := conversation.ParseCursor(c.CursorKey, c.ID, cursor)
+	if err != nil {
+		return 0, err
+	}
+	return seq, conversation.CheckCursor(seq, c.OldestSequence, c.LastSequence)
+}
+
+func (p page) response(cursor string) conversation.ReadResponse {
+	if p.conversation == nil {
+		return conversation.ReadResponse{}
+	}
+	c := p.conversation
+	r := conversation.ReadResponse{ConversationID: c.ID, Cursor: cursor, HasMore: p.hasMore, Status: c.Status, Responder: c.Responder}
+	for _, e := range p.events {
+		r.Cursor = conversation.EventID(c.CursorKey, c.ID, e.Sequence)
+		r.Events = append(r.Events, conversation.Event{ID: r.Cursor, CreatedAt: e.CreatedAt, Payload: e.Payload})
+	}
+	if r.Cursor == "" { // everything was pruned: the end of what there was
+		r.Cursor = conversation.EventID(c.CursorKey, c.ID, max(c.LastSequence, 1))
+	}
+	return r
+}

@@ -1,0 +1,213 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/services/conversations/app"
+	"github.com/poppyfield/poppyfield/services/conversations/store"
+)
+
+// Dispatcher delivers for one process.
+type Dispatcher struct {
+	cfg  Config
+	deps Deps
+	id   string // the owner of this process's leases
+	wake chan struct{}
+
+	recorder Recorder
+	attempts context.Context // ends when attempts in flight are given up
+	giveUp   context.CancelFunc
+	stop     context.CancelFunc // ends the loops
+	loops    sync.WaitGroup
+	idle     chan struct{} // closed when the last slot is free after a stop
+	idleOnce sync.Once
+
+	mu       sync.Mutex
+	running  bool
+	total    int
+	used     map[string]int
+	waiting  map[string]struct{}
+	inFlight map[string]time.Time // delivery -> since when
+}
+
+var _ app.Dispatcher = (*Dispatcher)(nil)
+
+// New makes a dispatcher that takes nothing before Start.
+func New(cfg Config, deps Deps) *Dispatcher {
+	return &Dispatcher{
+		cfg: cfg.withDefaults(), deps: deps, id: ids.New("dsp"), wake: make(chan struct{}, 1), idle: make(chan struct{}),
+		used: map[string]int{}, waiting: map[string]struct{}{}, inFlight: map[string]time.Time{},
+	}
+}
+
+// Start begins to claim and deliver. It goes on after ctx ends, until Stop.
+func (d *Dispatcher) Start(ctx context.Context, r Recorder) {
+	ctx = context.WithoutCancel(ctx)
+	d.recorder = r
+	d.attempts, d.giveUp = context.WithCancel(ctx)
+	ctx, d.stop = context.WithCancel(ctx)
+	d.mu.Lock()
+	d.running = true
+	d.mu.Unlock()
+	d.loops.Add(2)
+	go d.sweepLoop(ctx)
+	go d.renewLoop(ctx)
+}
+
+// Stop claims no more, lets the attempts in flight end until ctx is done, gives up
+// what is left, and gives back every lease, so that another process goes on at once.
+func (d *Dispatcher) Stop(ctx context.Context) error {
+	d.mu.Lock()
+	was := d.running
+	d.running = false
+	idle := d.total == 0
+	d.mu.Unlock()
+	if !was {
+		return nil
+	}
+	if idle {
+		d.idleOnce.Do(func() { close(d.idle) })
+	}
+	var cut error
+	select {
+	case <-d.idle:
+	case <-ctx.Done():
+		cut = ctx.Err()
+		d.giveUp()
+		<-d.idle
+	}
+	d.giveUp()
+	d.stop()
+	d.loops.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := d.deps.Store.ReleaseAll(ctx, d.id, d.deps.Now()); err != nil {
+		return err
+	}
+	return cut
+}
+
+// renewLoop keeps the leases of deliveries in flight, all with one statement.
+func (d *Dispatcher) renewLoop(ctx context.Context) {
+	defer d.loops.Done()
+	tick := time.NewTicker(d.cfg.Renew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			d.renew(ctx)
+		}
+	}
+}
+
+func (d *Dispatcher) renew(ctx context.Context) {
+	now := d.deps.Now()
+	d.mu.Lock()
+	held := make([]string, 0, len(d.inFlight))
+	for id, since := range d.inFlight {
+		if now.Sub(since) >= d.cfg.Renew/2 {
+			held = append(held, id)
+		}
+	}
+	d.mu.Unlock()
+	if len(held) == 0 {
+		return
+	}
+	if err := d.deps.Store.Renew(ctx, held, d.lease(now)); err != nil && ctx.Err() == nil {
+		d.deps.Log.WarnContext(ctx, "leases of deliveries not renewed", "deliveries", len(held), "error", err)
+	}
+}
+
+func (d *Dispatcher) sweepLoop(ctx context.Context) {
+	defer d.loops.Done()
+	tick := time.NewTicker(d.cfg.Sweep)
+	defer tick.Stop()
+	for {
+		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
+			d.deps.Log.WarnContext(ctx, "due deliveries not claimed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-d.wake:
+		}
+	}
+}
+
+const sweepBatch = 256
+
+// sweep claims due deliveries for as long as there are slots: retries whose time has
+// come, what found no slot at first, and what other processes left behind.
+func (d *Dispatcher) sweep(ctx context.Context) error {
+	for {
+		busy, free := d.busy()
+		if !free {
+			return nil
+		}
+		due, err := d.deps.Store.DueDeliveries(ctx, d.deps.Now(), sweepBatch, busy)
+		if err != nil {
+			return err
+		}
+		var companies []string // in the order of who waits longest
+		byCompany := map[string][]store.Due{}
+		for _, one := range due {
+			company := one.Scope.CompanyID()
+			if _, ok := byCompany[company]; !ok {
+				companies = append(companies, company)
+			}
+			byCompany[company] = append(byCompany[company], one)
+		}
+		claimed := 0
+		for _, company := range companies {
+			n, err := d.claim(ctx, byCompany[company])
+			if err != nil {
+				return err
+			}
+			claimed += n
+		}
+		if len(due) < sweepBatch || claimed == 0 {
+			return nil
+		}
+	}
+}
+
+// claim takes as many of one Company's due deliveries as there are slots.
+func (d *Dispatcher) claim(ctx context.Context, due []store.Due) (int, error) {
+	scope := due[0].Scope
+	var slots []*slot
+	var deliveries []string
+	for _, one := range due {
+		s, ok := d.take(scope.CompanyID())
+		if !ok {
+			break
+		}
+		slots, deliveries = append(slots, s), append(deliveries, one.ID)
+	}
+	if len(slots) == 0 {
+		return 0, nil
+	}
+	var claims []store.Claim
+	err := d.deps.Store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
+		now := d.deps.Now()
+		var err error
+		claims, err = tx.TakeDue(ctx, scope, deliveries, now, d.lease(now))
+		return err
+	})
+	if err != nil {
+		claims = nil
+	}
+	for i, s := range slots {
+		if i < len(claims) {
+			s.Run(claims[i])
+		} else {
+			s.Free()
+		}
+	}
+	return len(claims), err
+}

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+
+	"github.com/poppyfield/poppyfield/internal/platform/bus"
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/egress"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/module"
+	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
+	"github.com/poppyfield/poppyfield/internal/platform/replay"
+	"github.com/poppyfield/poppyfield/internal/platform/rpc"
+	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
+	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+	directoryv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1"
+	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
+	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
+	"github.com/poppyfield/poppyfield/services/admin"
+	"github.com/poppyfield/poppyfield/services/auth"
+	"github.com/poppyfield/poppyfield/services/conversations"
+	"github.com/poppyfield/poppyfield/services/discovery"
+	"github.com/poppyfield/poppyfield/services/relay"
+	"github.com/poppyfield/poppyfield/services/sessions"
+)
+
+// callers is the table of who may call which gRPC service inside the installation:
+// the trust boundaries of ARCHITECTURE.md in code. What isn't here can't be called.
+func callers() rpc.Allow {
+	onlyAdmin := []string{adminName}
+	return rpc.Allow{
+		directoryv1.DirectoryService_ServiceDesc.ServiceName: {discoveryName, authName, sessionsName, conversationsName},
+		sessionsv1.SessionsService_ServiceDesc.ServiceName:   {authName, conversationsName},
+		relayv1.EgressService_ServiceDesc.ServiceName:        {authName, discoveryName},
+		relayv1.DeliveryService_ServiceDesc.ServiceName:      {conversationsName, discoveryName},
+
+		adminv1.CompanyService_ServiceDesc.ServiceName:      onlyAdmin,
+		adminv1.DomainService_ServiceDesc.ServiceName:       onlyAdmin,
+		adminv1.BackendService_ServiceDesc.ServiceName:      onlyAdmin,
+		adminv1.AdmissionService_ServiceDesc.ServiceName:    onlyAdmin,
+		adminv1.SessionService_ServiceDesc.ServiceName:      onlyAdmin,
+		adminv1.ConversationService_ServiceDesc.ServiceName: onlyAdmin,
+	}
+}
+
+// parts are what the services of a process share.
+type parts struct {
+	db      *db.DB
+	bus     *bus.Bus
+	keys    *keys.Ring
+	egress  *egress.Client
+	now     clock.Clock
+	log     *slog.Logger
+	traces  trace.TracerProvider
+	metrics metric.MeterProvider
+	// fresh says that the database was made by this start.
+	fresh bool
+	// adminTLS is the certificate of the gRPC API where the configuration names none.
+	adminTLS *tls.Config
+}
+
+// graph is the services of this process and how they reach each other and the
+// services of other processes: always by gRPC, in memory or over TCP.
+type graph struct {
+	cfg     Config
+	parts   parts
+	server  *rpc.Server
+	conns   []*grpc.ClientConn
+	modules []module.Module
+	routes  []publicweb.Route
+	admin   *admin.Service
+	public  *directory.Client
+}
+
+func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
+	serverTLS, err := internalTLS(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := &graph{cfg: cfg, parts: p}
+	g.server, err = rpc.NewServer(rpc.ServerConfig{
+		Name: "internal", Secret: cfg.Internal.secret, Allow: callers(), Log: p.log, TLS: serverTLS, TracerProvider: p.traces,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, add := range []struct {
+		name string
+		fn   func(context.Context) error
+	}{
+		{relayName, g.addRelay}, {discoveryName, g.addDiscovery}, {sessionsName, g.addSessions},
+		{authName, g.addAuth}, {conversationsName, g.addConversations}, {adminName, g.addAdmin},
+	} {
+		if !cfg.has(add.name) {
+			continue
+		}
+		if err := add.fn(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", add.name, err), g.close())
+		}
+	}
+	return g, nil
+}
+
+// dial returns caller's connection to the service named callee.
+func (g *graph) dial(caller, callee string) (*grpc.ClientConn, error) {
+	var cc *grpc.ClientConn
+	var err error
+	if g.cfg.has(callee) {
+		cc, err = g.server.Dial(caller)
+	} else {
+		var conf *tls.Config
+		if conf, err = internalTLS(g.cfg); err != nil {
+			return nil, err
+		}
+		cc, err = rpc.Dial(g.cfg.Internal.Targets[callee], rpc.ClientConfig{Caller: caller, Secret: g.cfg.Internal.secret, TLS: conf, TracerProvider: g.parts.traces})
+	}
+	if err == nil {
+		g.conns = append(g.conns, cc)
+	}
+	return cc, err
+}
+
+// directory returns caller's view of the Companies, refreshed by the bus.
+func (g *graph) directory(caller string) (*directory.Client, error) {
+	cc, err := g.dial(caller, discoveryName)
+	if err != nil {
+		return nil, err
+	}
+	c := directory.New(directoryv1.NewDirectoryServiceClient(cc), g.parts.now)
+	_, err = g.parts.bus.Subscribe(bus.AllCompanies, func(context.Context, string, []byte) { c.Forget() })
+	if g.public == nil {
+		g.public = c
+	}
+	return c, err
+}
+
+func (g *graph) addRelay(context.Context) error {
+	s := relay.New(relay.Deps{DB: g.parts.db, Egress: g.parts.egress, Keys: g.parts.keys, Now: g.parts.now})
+	s.Register(g.server)
+	return nil
+}
+
+func (g *graph) addDiscovery(context.Context) error {
+	cc, err := g.dial(discoveryName, relayName)
+	if err != nil {
+		return err
+	}
+	if _, err := g.directory(discoveryName); err != nil {
+		return err
+	}
+	s := discovery.New(discovery.Config{HostedDomain: g.cfg.HostedDomain, Bounds: g.cfg.bounds}, discovery.Deps{
+		DB: g.parts.db, Bus: g.parts.bus, Egress: relayv1.NewEgressServiceClient(cc), Deliveries: relayv1.NewDeliveryServiceClient(cc),
+		Now: g.parts.now, Log: g.parts.log,
+	})
+	s.Register(g.server)
+	g.routes = append(g.routes, s.Routes()...)
+	g.modules = append(g.modules, module.Module{Name: discoveryName, Start: s.Start, Stop: s.Stop})
+	return nil
+}
+
+func (g *graph) addSessions(ctx context.Context) error {
+	dir, err := g.directory(sessionsName)
+	if err != nil {
+		return err
+	}
+	memory, err := replay.Open(ctx, g.parts.bus.JetStream(), replay.Config{
+		Replicas: max(g.cfg.NATS.Replicas, 1), Now: g.parts.now, Ahead: oauth.Skew, Fresh: g.parts.fresh,
+	})
+	if err != nil {
+		return err
+	}
+	s, err := sessions.New(sessions.Config{}, sessions.Deps{
+		DB: g.parts.db, Bus: g.parts.bus, Replay: memory, Keys: g.parts.keys, Directory: dir, Now: g.parts.now, Log: g.parts.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.Register(g.server)
+	g.modules = append(g.modules, module.Module{Name: sessionsName, Start: s.Start, Ready: s.Ready, Stop: s.Stop})
+	return nil
+}
+
+func (g *graph) addAuth(context.Context) error {
+	toSessions, err := g.dial(authName, sessionsName)
+	if err != nil {
+		return err
+	}
+	toRelay, err := g.dial(authName, relayName)
+	if err != nil {
+		return err
+	}
+	if _, err := g.directory(authName); err != nil {
+		return err
+	}
+	s, err := auth.New(auth.Config{TrustedProxies: g.cfg.TrustedProxies}, auth.Deps{
+		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Egress: relayv1.NewEgressServiceClient(toRelay), Now: g.parts.now, Log: g.parts.log,
+	})
+	if err != nil {
+		return err
+	}
+	g.routes = append(g.routes, s.Routes()...)
+	return nil
+}
+
+func (g *graph) addConversations(context.Context) error {
+	toSessions, err := g.dial(conversationsName, sessionsName)
+	if err != nil {
+		return err
+	}
+	toRelay, err := g.dial(conversationsName, relayName)
+	if err != nil {
+		return err
+	}
+	dir, err := g.directory(conversationsName)
+	if err != nil {
+		return err
+	}
+	s, err := conversations.New(conversations.Config{}, conversations.Deps{
+		DB: g.parts.db, Bus: g.parts.bus, Directory: dir,
+		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Deliveries: relayv1.NewDeliveryServiceClient(toRelay),
+		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces,
+	})
+	if err != nil {
+		return err
+	}
+	s.Register(g.server)
+	g.routes = append(g.routes, s.Routes()...)
+	g.modules = append(g.modules, module.Module{Name: conversationsName, Start: s.Start, Ready: s.Ready, Stop: s.Stop})
+	return nil
+}
+
+func (g *graph) addAdmin(context.Context) error {
+	var owners admin.Owners
+	for name, to := range map[string]*grpc.ClientConnInterface{
+		discoveryName: &owners.Discovery, relayName: &owners.Relay, sessionsName: &owners.Sessions, conversationsName: &owners.Conversations,
+	} {
+		cc, err := g.dial(adminName, name)
+		if err != nil {
+			return err
+		}
+		*to = cc
+	}
+	conf, err := g.cfg.Admin.tls()
+	if err != nil {
+		return err
+	}
+	if g.parts.adminTLS != nil {
+		conf = g.parts.adminTLS
+	}
+	s, err := admin.New(admin.Config{TLS: conf, TrustedProxies: g.cfg.TrustedProxies, HSTS: true}, admin.Deps{
+		DB: g.parts.db, Bus: g.parts.bus, Keys: g.parts.keys, Owners: owners, Now: g.parts.now, Log: g.parts.log,
+		TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
+	})
+	if err != nil {
+		return err
+	}
+	g.admin = s
+	g.modules = append(g.modules, module.Module{Name: adminName, Start: s.Start, Ready: s.Ready, Stop: s.Stop})
+	return nil
+}
+
+// handler is the public surface of the services in this process; nil when there is none.
+func (g *graph) handler() http.Handler {
+	if len(g.routes) == 0 {
+		return nil
+	}
+	return publicweb.New(g.public, slices.Clip(g.routes))
+}
+
+func (g *graph) close() error {
+	var errs []error
+	for _, cc := range g.conns {
+		errs = append(errs, cc.Close())
+	}
+	return errors.Join(errs...)
+}
