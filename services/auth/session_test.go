@@ -147,7 +147,9 @@ func TestToken_RenewalRefused(t *testing.T) {
 			"other agent":   r.startAt(t, r.company, other, user).set("session_id", id),
 			"other Company": r.startAt(t, elsewhere, r.agent, user).set("session_id", id),
 		} {
-			t.Run(name, func(t *testing.T) { answers = append(answers, r.refused(t, q, http.StatusBadRequest, "invalid_session")) })
+			t.Run(name, func(t *testing.T) {
+				answers = append(answers, r.refused(t, q, http.StatusBadRequest, "invalid_session"))
+			})
 		}
 		for _, a := range answers { // nothing tells that the id exists
 			require.Equal(t, answers[0].raw, a.raw)

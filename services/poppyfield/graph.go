@@ -100,8 +100,12 @@ func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
 		name string
 		fn   func(context.Context) error
 	}{
-		{relayName, g.addRelay}, {discoveryName, g.addDiscovery}, {sessionsName, g.addSessions},
-		{authName, g.addAuth}, {conversationsName, g.addConversations}, {adminName, g.addAdmin},
+		{relayName, g.addRelay},
+		{discoveryName, g.addDiscovery},
+		{sessionsName, g.addSessions},
+		{authName, g.addAuth},
+		{conversationsName, g.addConversations},
+		{adminName, g.addAdmin},
 	} {
 		if !cfg.has(add.name) {
 			continue

@@ -49,7 +49,7 @@ func Open(cfg Config) (*DB, error) {
 	if strings.HasPrefix(cfg.DSN, "postgres://") || strings.HasPrefix(cfg.DSN, "postgresql://") {
 		return openPostgres(cfg)
 	}
-	return nil, errors.New("database DSN must begin with postgres:// or sqlite:")
+	return nil, errors.New("database DSN is neither a postgres:// URL nor sqlite:PATH")
 }
 
 func openPostgres(cfg Config) (*DB, error) {

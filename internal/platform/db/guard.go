@@ -95,7 +95,9 @@ func confine(next ent.Mutator) ent.Mutator {
 			}
 			return next.Mutate(ctx, m)
 		}
-		w, ok := m.(interface{ WhereP(...func(*entsql.Selector)) })
+		w, ok := m.(interface {
+			WhereP(...func(*entsql.Selector))
+		})
 		if !ok {
 			return nil, fmt.Errorf("%s can't be confined", m.Type())
 		}

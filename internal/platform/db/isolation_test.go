@@ -208,7 +208,9 @@ func TestIsolation_OneCompanyNeverReachesAnothersRows(t *testing.T) {
 				err, _ := out.Interface().(error)
 				require.True(t, ent.IsNotFound(err), "%s: %s: %v", table.Name, what, err)
 			}
-			asB("get", func(ctx context.Context, c reflect.Value, key any) { notFound("get by id", call(c, "Get", ctx, key)[1]) })
+			asB("get", func(ctx context.Context, c reflect.Value, key any) {
+				notFound("get by id", call(c, "Get", ctx, key)[1])
+			})
 			asB("delete", func(ctx context.Context, c reflect.Value, key any) {
 				notFound("delete by id", call(call(c, "DeleteOneID", key)[0], "Exec", ctx)[0])
 			})

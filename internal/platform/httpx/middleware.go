@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -33,10 +34,13 @@ type Options struct {
 	Log     *slog.Logger  // nil: nothing is logged
 	NewID   func() string // of requests; nil: ids.New
 	MaxBody int64         // bytes a handler can read; 0: 256 KiB
-	HSTS    bool          // the server speaks TLS, or a proxy in front of it
+	HSTS    bool          // clients speak TLS, to us or to a proxy in front of us
 	Trusted bool          // callers are ours: their trace goes on here instead of being linked
-	Traces  trace.TracerProvider
-	Metrics metric.MeterProvider
+
+	// Where spans and metrics go and how traces travel; nil: what the otel package has.
+	Traces     trace.TracerProvider
+	Metrics    metric.MeterProvider
+	Propagator propagation.TextMapPropagator
 }
 
 const defaultMaxBody = 256 << 10
@@ -114,6 +118,9 @@ func Trace(o Options) Middleware {
 	}
 	if o.Traces != nil {
 		opts = append(opts, otelhttp.WithTracerProvider(o.Traces))
+	}
+	if o.Propagator != nil {
+		opts = append(opts, otelhttp.WithPropagators(o.Propagator))
 	}
 	if o.Metrics != nil {
 		opts = append(opts, otelhttp.WithMeterProvider(o.Metrics))

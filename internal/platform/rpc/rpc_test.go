@@ -42,7 +42,7 @@ func (directory) ResolveHost(context.Context, *directoryv1.ResolveHostRequest) (
 func serve(t *testing.T, impl directory) *rpc.Server {
 	t.Helper()
 	s, err := rpc.NewServer(rpc.ServerConfig{
-		Name: "test", Secret: secret, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Name: "test", Secret: secret, Log: slog.New(slog.DiscardHandler),
 		Allow: rpc.Allow{directoryv1.DirectoryService_ServiceDesc.ServiceName: {"auth"}},
 	})
 	require.NoError(t, err)

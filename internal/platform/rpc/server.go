@@ -109,7 +109,9 @@ func (s *Server) Serve(lis net.Listener) error {
 }
 
 // exceptMemory asks for TLS on every connection but those from within the process.
-type exceptMemory struct{ credentials.TransportCredentials }
+type exceptMemory struct {
+	credentials.TransportCredentials
+}
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c *exceptMemory) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {

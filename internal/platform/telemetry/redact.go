@@ -112,6 +112,9 @@ func redactAny(v any) slog.Value {
 	case nil:
 		return slog.AnyValue(nil)
 	case error:
+		if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
+			return slog.StringValue("<nil>")
+		}
 		return slog.StringValue(scrub(t.Error()))
 	case *url.URL:
 		if t == nil {
@@ -148,23 +151,38 @@ func redactAny(v any) slog.Value {
 	return slog.StringValue(fmt.Sprintf("[%T]", v))
 }
 
-// Shapes of secrets inside longer text, such as the text of an error.
+// Shapes of secrets inside longer text, such as the text of an error. Every shape
+// has a cheap test that most text fails.
 var shapes = []struct {
+	maybe   func(text string) bool
 	find    *regexp.Regexp
 	replace string
 }{
-	// JWTs: assertions and proofs.
-	{regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*){0,4}`), redacted},
-	// What follows the scheme of an Authorization header.
-	{regexp.MustCompile(`(?i)\b(bearer|dpop|basic)[ :]+[A-Za-z0-9._~+/=-]{12,}`), "$1 " + redacted},
-	// Tokens and secrets of our own making: a prefix and 256 bits.
-	{regexp.MustCompile(`\b[a-z]{2,12}_[A-Za-z0-9_+/-]{40,}=*`), redacted},
-	// Queries of URLs.
-	{regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://[^\s"?#]*)\?[^\s"]*`), "$1?" + redacted},
-	// User and password of a URL.
-	{regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s"/@]+@`), "$1" + redacted + "@"},
-	// Members of forms and queries that stand alone.
-	{
+	{ // JWTs: assertions and proofs
+		func(text string) bool { return strings.Contains(text, "eyJ") },
+		regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*){0,4}`), redacted,
+	},
+	{ // what follows the scheme of an Authorization header
+		func(text string) bool {
+			lower := strings.ToLower(text)
+			return strings.Contains(lower, "bearer") || strings.Contains(lower, "dpop") || strings.Contains(lower, "basic")
+		},
+		regexp.MustCompile(`(?i)\b(bearer|dpop|basic)[ :]+[A-Za-z0-9._~+/=-]{12,}`), "$1 " + redacted,
+	},
+	{ // tokens and secrets of our own making: a prefix and 256 bits
+		func(text string) bool { return len(text) > 42 && strings.Contains(text, "_") },
+		regexp.MustCompile(`\b[a-z]{2,12}_[A-Za-z0-9_+/-]{40,}=*`), redacted,
+	},
+	{ // queries of URLs
+		func(text string) bool { return strings.Contains(text, "?") && strings.Contains(text, "://") },
+		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://[^\s"?#]*)\?[^\s"]*`), "$1?" + redacted,
+	},
+	{ // user and password of a URL
+		func(text string) bool { return strings.Contains(text, "@") && strings.Contains(text, "://") },
+		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s"/@]+@`), "$1" + redacted + "@",
+	},
+	{ // members of forms and queries that stand alone
+		func(text string) bool { return strings.Contains(text, "=") },
 		regexp.MustCompile(`(?i)\b(access_token|refresh_token|token|client_assertion|assertion|client_secret|code|code_verifier|device_code|user_code|password)=[^&\s"]+`),
 		"$1=" + redacted,
 	},
@@ -172,11 +190,10 @@ var shapes = []struct {
 
 // scrub takes what looks like a secret out of text.
 func scrub(text string) string {
-	if len(text) < 6 {
-		return text
-	}
 	for _, s := range shapes {
-		text = s.find.ReplaceAllString(text, s.replace)
+		if s.maybe(text) {
+			text = s.find.ReplaceAllString(text, s.replace)
+		}
 	}
 	return text
 }

@@ -81,7 +81,7 @@ func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id
 	if err := checkID(id); err != nil {
 		return Accepted{}, err
 	}
-	x, err := a.accepting(co, caller, m, conversation.ExistingTarget(id), cursor)
+	x, err := a.accepting(co, caller, m, conversation.ConversationTarget(id), cursor)
 	if err != nil {
 		return Accepted{}, err
 	}

@@ -33,19 +33,22 @@ func firstDue(turns []store.Live) time.Time {
 	return first
 }
 
-// ExpireAnswers tells the agents whose answer is overdue, and returns how many
-// conversations it looked at.
-func (a *App) ExpireAnswers(ctx context.Context) (int, error) {
-	due, err := a.store.DueAnswers(ctx, a.now(), sweepBatch)
-	if err != nil {
-		return 0, err
-	}
-	for _, d := range due {
-		if err := a.expire(ctx, d.Scope, d.ID); err != nil {
-			return 0, err
+// ExpireAnswers tells the agents whose answer is overdue.
+func (a *App) ExpireAnswers(ctx context.Context) error {
+	for {
+		due, err := a.store.DueAnswers(ctx, a.now(), sweepBatch)
+		if err != nil {
+			return err
+		}
+		for _, d := range due {
+			if err := a.expire(ctx, d.Scope, d.ID); err != nil {
+				return err
+			}
+		}
+		if len(due) < sweepBatch {
+			return nil
 		}
 	}
-	return len(due), nil
 }
 
 func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error {

@@ -363,7 +363,7 @@ func (s *Companies) limits(scope tenancy.Scope, c app.Company) *adminv1.Limits {
 	return &adminv1.Limits{
 		Name: scope.Name() + "/limits", SessionTokenLifetime: durationpb.New(l.SessionTokenLifetime), SessionIdleLifetime: durationpb.New(l.SessionIdleLifetime),
 		EventRetention: durationpb.New(l.EventRetention), ConversationIdleLifetime: durationpb.New(l.ConversationIdleLifetime),
-		AnswerDeadline: durationpb.New(l.AnswerDeadline), SessionStartsPerMinute: int32(l.SessionStartsPerMinute), RequestsPerMinute: int32(l.RequestsPerMinute), //nolint:gosec // bounded by Bounds
+		AnswerDeadline: durationpb.New(l.AnswerDeadline), SessionStartsPerMinute: int32(l.SessionStartsPerMinute), RequestsPerMinute: int32(l.RequestsPerMinute),
 		UpdateTime: stamp(&c.LimitsAt), Etag: resource.ETag(c.Version),
 	}
 }

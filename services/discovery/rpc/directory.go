@@ -62,7 +62,7 @@ func (s *Directory) snapshot(c app.Company) (*directoryv1.CompanySnapshot, error
 		McpUrls: checked.MCPResources(), Resources: checked.Resources(c.Issuer), ConversationsEnabled: settings.Conversations.Enabled,
 		SessionTokenLifetime: durationpb.New(l.SessionTokenLifetime), SessionIdleLifetime: durationpb.New(l.SessionIdleLifetime),
 		EventRetention: durationpb.New(l.EventRetention), ConversationIdleLifetime: durationpb.New(l.ConversationIdleLifetime),
-		AnswerDeadline: durationpb.New(l.AnswerDeadline), SessionStartsPerMinute: int32(l.SessionStartsPerMinute), RequestsPerMinute: int32(l.RequestsPerMinute), //nolint:gosec // bounded by Bounds
+		AnswerDeadline: durationpb.New(l.AnswerDeadline), SessionStartsPerMinute: int32(l.SessionStartsPerMinute), RequestsPerMinute: int32(l.RequestsPerMinute),
 		Version: c.Version,
 	}
 	if settings.Conversations.OwnResource {

@@ -23,7 +23,7 @@ type Backends struct {
 
 // GetBackend implements the service.
 func (s *Backends) GetBackend(ctx context.Context, req *adminv1.GetBackendRequest) (*adminv1.Backend, error) {
-	scope, err := scopeOf(ctx, req.GetName(), "backend")
+	scope, err := scopeOf(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (s *Backends) GetBackend(ctx context.Context, req *adminv1.GetBackendReques
 // UpdateBackend implements the service.
 func (s *Backends) UpdateBackend(ctx context.Context, req *adminv1.UpdateBackendRequest) (*adminv1.Backend, error) {
 	in := req.GetBackend()
-	scope, err := scopeOf(ctx, in.GetName(), "backend")
+	scope, err := scopeOf(ctx, in.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Backends) UpdateBackend(ctx context.Context, req *adminv1.UpdateBackend
 
 // EnableBackend implements the service.
 func (s *Backends) EnableBackend(ctx context.Context, req *adminv1.EnableBackendRequest) (*adminv1.Backend, error) {
-	scope, err := scopeOf(ctx, req.GetName(), "backend")
+	scope, err := scopeOf(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *Backends) EnableBackend(ctx context.Context, req *adminv1.EnableBackend
 
 // RotateBackendSecret implements the service.
 func (s *Backends) RotateBackendSecret(ctx context.Context, req *adminv1.RotateBackendSecretRequest) (*adminv1.BackendSecret, error) {
-	scope, err := scopeOf(ctx, req.GetName(), "backend")
+	scope, err := scopeOf(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s *Backends) RotateBackendSecret(ctx context.Context, req *adminv1.RotateB
 
 // ListBackendSecrets implements the service.
 func (s *Backends) ListBackendSecrets(ctx context.Context, req *adminv1.ListBackendSecretsRequest) (*adminv1.ListBackendSecretsResponse, error) {
-	scope, err := scopeOf(ctx, req.GetParent(), "backend")
+	scope, err := scopeOf(ctx, req.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +114,13 @@ func (s *Backends) ListBackendSecrets(ctx context.Context, req *adminv1.ListBack
 	return out, nil
 }
 
-func scopeOf(ctx context.Context, name, kind string) (tenancy.Scope, error) {
+// scopeOf returns the call's scope once name is found to be its backend.
+func scopeOf(ctx context.Context, name string) (tenancy.Scope, error) {
 	scope, err := tenancy.From(ctx)
 	if err != nil {
 		return tenancy.Scope{}, err
 	}
-	ids, err := resource.Child(scope, name, kind)
+	ids, err := resource.Child(scope, name, "backend")
 	if err == nil && len(ids) != 0 {
 		err = resource.NotFound()
 	}

@@ -34,7 +34,7 @@ func (s *Deliveries) Deliver(ctx context.Context, req *relayv1.DeliverRequest) (
 		return nil, err
 	}
 	out := &relayv1.DeliverResponse{
-		Outcome: outcomes[got.Outcome], Status: int32(got.Status), Reason: got.Reason, //nolint:gosec // an HTTP status
+		Outcome: outcomes[got.Outcome], Status: int32(got.Status), Reason: got.Reason,
 		RetryAfter: durationpb.New(got.RetryAfter), Duration: durationpb.New(got.Duration),
 	}
 	for _, m := range got.Messages {
@@ -78,7 +78,7 @@ func (s *Egress) Fetch(ctx context.Context, req *relayv1.FetchRequest) (*relayv1
 	if err != nil {
 		return &relayv1.FetchResponse{Failure: string(egress.KindOf(err)), Detail: egress.DetailOf(err)}, nil
 	}
-	out := &relayv1.FetchResponse{Status: int32(res.Status), ContentType: res.ContentType, Body: res.Body, Headers: map[string]string{}} //nolint:gosec // an HTTP status
+	out := &relayv1.FetchResponse{Status: int32(res.Status), ContentType: res.ContentType, Body: res.Body, Headers: map[string]string{}}
 	for name := range res.Header {
 		out.Headers[name] = res.Header.Get(name)
 	}

@@ -1,0 +1,4 @@
+// Package watch tells open streams which conversations of their Company may have
+// changed. It has one subscription for the process and knows no content: streams
+// read that themselves, through its owner.
+package watch

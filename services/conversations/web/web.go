@@ -1,0 +1,208 @@
+// Package web answers Personal Agents on the conversation endpoint (Poppy 7.2). It
+// reads requests and writes responses; what they mean is the app's, and whose they
+// are the sessions service says, before a byte of the body is read.
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/httpx"
+	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
+	"github.com/poppyfield/poppyfield/services/conversations/app"
+)
+
+// Handlers are the endpoints.
+type Handlers struct {
+	App      *app.App
+	Sessions sessionsv1.SessionsServiceClient
+}
+
+// Routes returns the endpoints below a Company's issuer.
+func (h *Handlers) Routes() []publicweb.Route {
+	return []publicweb.Route{
+		{Method: http.MethodPost, Path: "/poppy/conversations", Handler: h.endpoint(h.start)},
+		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/messages", Handler: h.endpoint(h.send)},
+		{Method: http.MethodGet, Path: "/poppy/conversations/{id}/events", Handler: h.endpoint(h.events)},
+		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/close", Handler: h.endpoint(h.close)},
+	}
+}
+
+// A handler answers a verified request: with a status and JSON, or with an error.
+type handler func(w http.ResponseWriter, r *http.Request, co *directory.Company, caller app.Caller) (int, []byte, error)
+
+const nonceExtra = "dpop_nonce"
+
+func (h *Handlers) endpoint(next handler) publicweb.Handler {
+	return func(w http.ResponseWriter, r *http.Request, co *directory.Company) {
+		if !co.ConversationsEnabled {
+			httpx.WriteNotFound(w)
+			return
+		}
+		caller, nonce, err := h.verify(r, co)
+		httpx.SetDPoPNonce(w, nonce)
+		if err != nil {
+			writeError(w, r, err)
+			return
+		}
+		status, body, err := next(w, r, co, caller)
+		if err != nil {
+			writeError(w, r, err)
+			return
+		}
+		httpx.WriteJSON(w, status, body)
+	}
+}
+
+// verify has the request's token and proof judged. The URL is the configured one:
+// Host and forwarding headers say nothing about it (poppy-0.1/4.3#d2).
+func (h *Handlers) verify(r *http.Request, co *directory.Company) (app.Caller, string, error) {
+	got, err := h.Sessions.VerifyRequest(tenancy.Into(r.Context(), co.Scope), &sessionsv1.VerifyRequestRequest{
+		Authorization:    r.Header.Values("Authorization"),
+		Proof:            &sessionsv1.ProofOfRequest{Proofs: r.Header.Values("DPoP"), Method: r.Method, Url: address(r, co)},
+		RequiredResource: co.ConversationsResource,
+	})
+	if err != nil {
+		return app.Caller{}, "", err
+	}
+	return app.Caller{
+		Scope: co.Scope, SessionID: got.GetSessionId(), ClientID: got.GetClientId(), AgentName: got.GetAgentName(), UserID: got.GetUserId(),
+		SignedIn: got.GetSignedIn(), Account: got.GetAccount(), Scopes: got.GetScopes(),
+	}, got.GetDpopNonce(), nil
+}
+
+// address is the URL of the endpoint that was matched, as configured.
+func address(r *http.Request, co *directory.Company) string {
+	id := r.PathValue("id")
+	if id == "" {
+		return co.Issuer.ConversationsEndpoint()
+	}
+	return co.Issuer.ConversationEndpoint(id, lastSegment(r.Pattern))
+}
+
+func lastSegment(pattern string) string {
+	for i := len(pattern) - 1; i >= 0; i-- {
+		if pattern[i] == '/' {
+			return pattern[i+1:]
+		}
+	}
+	return pattern
+}
+
+// writeError answers err. A nonce that came with it belongs into its header and nowhere else.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // the client has gone
+	}
+	p := problem.As(err)
+	if nonce := p.Extra[nonceExtra]; nonce != "" {
+		httpx.SetDPoPNonce(w, nonce)
+		shown := *p
+		shown.Extra = make(map[string]string, len(p.Extra))
+		for name, value := range p.Extra {
+			if name != nonceExtra {
+				shown.Extra[name] = value
+			}
+		}
+		p = &shown
+	}
+	httpx.WriteOAuthError(w, r, p, httpx.Resource)
+}
+
+func (h *Handlers) start(w http.ResponseWriter, r *http.Request, co *directory.Company, caller app.Caller) (int, []byte, error) {
+	q, err := conversation.ParsePostQuery(r.URL.RawQuery)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := httpx.ReadBody(w, r, conversation.MaxBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	start, err := conversation.ParseStart(body)
+	if err != nil {
+		return 0, nil, err
+	}
+	accepted, err := h.App.Start(r.Context(), co, caller, start, q.Cursor)
+	if err != nil {
+		return 0, nil, err
+	}
+	return h.posted(r.Context(), caller, accepted, q)
+}
+
+func (h *Handlers) send(w http.ResponseWriter, r *http.Request, co *directory.Company, caller app.Caller) (int, []byte, error) {
+	q, err := conversation.ParsePostQuery(r.URL.RawQuery)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := httpx.ReadBody(w, r, conversation.MaxBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	message, err := conversation.ParseSend(body)
+	if err != nil {
+		return 0, nil, err
+	}
+	accepted, err := h.App.Send(r.Context(), co, caller, r.PathValue("id"), message, q.Cursor)
+	if err != nil {
+		return 0, nil, err
+	}
+	return h.posted(r.Context(), caller, accepted, q)
+}
+
+// posted answers a message: at once, or with wait as a read (Poppy 7.3).
+func (h *Handlers) posted(ctx context.Context, caller app.Caller, accepted app.Accepted, q conversation.ReadQuery) (int, []byte, error) {
+	status := http.StatusAccepted
+	if accepted.First {
+		status = http.StatusCreated
+	}
+	if !q.HasWait {
+		body, err := conversation.EncodePost(conversation.PostResponse{
+			ConversationID: accepted.ConversationID, Status: accepted.Status, Responder: accepted.Responder,
+		})
+		return status, body, err
+	}
+	read, err := h.App.ReadReply(ctx, caller, accepted, q, httpx.DrainDone(ctx))
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := conversation.EncodeRead(read)
+	return status, body, err
+}
+
+func (h *Handlers) events(_ http.ResponseWriter, r *http.Request, _ *directory.Company, caller app.Caller) (int, []byte, error) {
+	q, err := conversation.ParseReadQuery(r.URL.RawQuery)
+	if err != nil {
+		return 0, nil, err
+	}
+	read, err := h.App.Read(r.Context(), caller, r.PathValue("id"), q, httpx.DrainDone(r.Context()))
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := conversation.EncodeRead(read)
+	return http.StatusOK, body, err
+}
+
+func (h *Handlers) close(w http.ResponseWriter, r *http.Request, _ *directory.Company, caller app.Caller) (int, []byte, error) {
+	// A close has no parameters, but a token in its URL is as leaked as anywhere.
+	if _, err := conversation.ParsePostQuery(r.URL.RawQuery); err != nil {
+		return 0, nil, err
+	}
+	body, err := httpx.ReadBody(w, r, conversation.MaxBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := conversation.ParseEmptyBody(body); err != nil {
+		return 0, nil, err
+	}
+	closed, err := h.App.Close(r.Context(), caller, r.PathValue("id"))
+	if err != nil {
+		return 0, nil, err
+	}
+	out, err := conversation.EncodePost(closed)
+	return http.StatusOK, out, err
+}
