@@ -13,6 +13,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/jose"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -226,4 +227,24 @@ func (r *rig) policy(t testing.TB, mode adminv1.AdmissionMode, nonce bool) {
 		Admission: &adminv1.Admission{Name: r.company.Scope.Name() + "/admission", Mode: mode, RequireDpopNonce: nonce},
 	})
 	require.NoError(t, err)
+}
+
+// useNonce is use with a nonce in the proof.
+func (r *rig) useNonce(t testing.TB, token, nonce string) error {
+	t.Helper()
+	u := r.company.Issuer.String() + place
+	proof := fixture.Proof(t, r.key, http.MethodPost, u, token, r.now(), fixture.Claim("nonce", nonce))
+	got, err := r.sessions.VerifyRequest(r.company.Ctx(t.Context()), &sessionsv1.VerifyRequestRequest{
+		Authorization: []string{"DPoP " + token},
+		Proof:         &sessionsv1.ProofOfRequest{Proofs: []string{proof}, Method: http.MethodPost, Url: u},
+	})
+	if err == nil {
+		require.NotEmpty(t, got.GetDpopNonce())
+	}
+	return err
+}
+
+// nonceOf is the nonce that c hands out now.
+func (r *rig) nonceOf(c *fixture.Company) string {
+	return keys.NewNonces(r.Keys).Current(c.Scope.CompanyID(), r.now())
 }

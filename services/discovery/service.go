@@ -30,7 +30,8 @@ import (
 type Config struct {
 	// HostedDomain, with an optional port, is where issuers are made when a Company names none.
 	HostedDomain string
-	Bounds       app.Bounds
+	// Bounds of every Company's limits; the zero Bounds are app.DefaultBounds.
+	Bounds app.Bounds
 	// CheckEvery is how often due domains are looked for; 0 means 15 s.
 	CheckEvery time.Duration
 }
@@ -60,6 +61,9 @@ type Service struct {
 func New(cfg Config, deps Deps) *Service {
 	if cfg.CheckEvery == 0 {
 		cfg.CheckEvery = 15 * time.Second
+	}
+	if cfg.Bounds == (app.Bounds{}) {
+		cfg.Bounds = app.DefaultBounds()
 	}
 	s := &Service{cfg: cfg, deps: deps}
 	s.app = app.New(app.Config{HostedDomain: cfg.HostedDomain, Bounds: cfg.Bounds}, store.New(deps.DB, deps.Now), egress{deps.Egress}, deps.Now, s.changed)

@@ -22,6 +22,9 @@ import (
 // MaxAge bounds how long a change of a Company may go unseen when the bus is away.
 const MaxAge = time.Second
 
+// loadTime bounds one call of the service.
+const loadTime = 5 * time.Second
+
 // maxEntries bounds the memory that unknown hosts can take.
 const maxEntries = 20000
 
@@ -139,13 +142,15 @@ func (c *Client) get(ctx context.Context, key string, load func(context.Context)
 		return e.companies, nil
 	}
 	// The epoch is part of the key: a load that began before a change isn't shared with callers after it.
-	v, err, _ := c.flight.Do(key+"\x00"+strconv.FormatUint(epoch, 10), func() (any, error) {
+	flight := c.flight.DoChan(key+"\x00"+strconv.FormatUint(epoch, 10), func() (any, error) {
+		// The answer is as old as the question: now is the time of the caller that asked.
+		at := now
 		// One caller's cancellation must not fail the others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
 		defer cancel()
 		snaps, err := load(ctx)
 		if problem.Is(err, problem.NotFoundReason) {
-			return []*Company(nil), nil
+			return entry{nil, at}, nil
 		}
 		if err != nil {
 			return nil, err
@@ -158,21 +163,30 @@ func (c *Client) get(ctx context.Context, key string, load func(context.Context)
 			}
 			companies = append(companies, c)
 		}
-		return companies, nil
+		return entry{companies, at}, nil
 	})
-	if err != nil {
-		return nil, err
+	var got singleflight.Result
+	select {
+	case got = <-flight:
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	companies, _ := v.([]*Company)
+	if got.Err != nil {
+		return nil, got.Err
+	}
+	e, _ = got.Val.(entry)
+	if now.Sub(e.at) >= MaxAge { // joined a load that had been under way for too long already
+		return c.get(ctx, key, load)
+	}
 	c.mu.Lock()
 	if c.epoch == epoch {
 		if len(c.entries) >= maxEntries {
 			clear(c.entries)
 		}
-		c.entries[key] = entry{companies, now}
+		c.entries[key] = e
 	}
 	c.mu.Unlock()
-	return companies, nil
+	return e.companies, nil
 }
 
 func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {

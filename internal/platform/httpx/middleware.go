@@ -144,27 +144,29 @@ func Recover() Middleware {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			t := &tracker{ResponseWriter: w}
 			defer func() {
-				v := recover()
-				if v == nil {
-					return
+				if v := recover(); v != nil {
+					answerPanic(t, r, v)
 				}
-				if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
-					panic(v) //nolint:forbidigo // the documented way to cut a connection
-				}
-				what := ""
-				if re, ok := v.(runtime.Error); ok {
-					what = re.Error()
-				}
-				LoggerFrom(r.Context()).ErrorContext(r.Context(), "handler panicked",
-					"route", r.Pattern, "panic", what, "stack", string(debug.Stack()))
-				if t.wrote {
-					panic(http.ErrAbortHandler) //nolint:forbidigo // the documented way to cut a connection
-				}
-				WriteOAuthError(w, r, problem.New(problem.Internal, problem.ServerError, "", "internal error"), TokenEndpoint)
 			}()
 			next.ServeHTTP(t, r)
 		})
 	}
+}
+
+func answerPanic(t *tracker, r *http.Request, v any) {
+	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+		panic(v) //nolint:forbidigo // the documented way to cut a connection
+	}
+	what := ""
+	if re, ok := v.(runtime.Error); ok {
+		what = re.Error()
+	}
+	LoggerFrom(r.Context()).ErrorContext(r.Context(), "handler panicked",
+		"route", r.Pattern, "panic", what, "stack", string(debug.Stack()))
+	if t.wrote {
+		panic(http.ErrAbortHandler) //nolint:forbidigo // the documented way to cut a connection
+	}
+	WriteOAuthError(t, r, problem.New(problem.Internal, problem.ServerError, "", "internal error"), TokenEndpoint)
 }
 
 // tracker remembers whether an answer has begun.

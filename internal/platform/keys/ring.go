@@ -92,7 +92,7 @@ func LoadOrCreate(path string) (*Ring, error) {
 		return ring, err
 	}
 	var root [RootSize]byte
-	rand.Read(root[:]) //nolint:errcheck,gosec // crypto/rand.Read never fails
+	rand.Read(root[:]) // never fails
 	// The file appears under its name with all its contents, so nobody reads half of it.
 	tmp, err := os.CreateTemp(dirOf(path), ".root-key-*")
 	if err != nil {

@@ -85,11 +85,11 @@ func (l *Limiter) Len() int {
 func (s *shard) entry(key string) *entry {
 	if el, ok := s.keys[key]; ok {
 		s.order.MoveToFront(el)
-		return el.Value.(*entry) //nolint:forcetypeassert // the list holds nothing else
+		return el.Value.(*entry) // the list holds nothing else
 	}
 	if len(s.keys) >= s.max {
 		oldest := s.order.Back()
-		delete(s.keys, s.order.Remove(oldest).(*entry).key) //nolint:forcetypeassert // the list holds nothing else
+		delete(s.keys, s.order.Remove(oldest).(*entry).key) // the list holds nothing else
 	}
 	e := &entry{key: key}
 	s.keys[key] = s.order.PushFront(e)

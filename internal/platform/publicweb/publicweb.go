@@ -98,7 +98,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			if r.Method != r2.Method && (r.Method != http.MethodHead || r2.Method != http.MethodGet) {
-				allowed = append(allowed, r2.Method)
+				allowed = append(allowed, r2.methods()...)
 				continue
 			}
 			for k, v := range params {
@@ -115,6 +115,18 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpx.WriteNotFound(w)
+}
+
+// methods lists what the route answers.
+func (r *route) methods() []string {
+	out := []string{r.Method}
+	if r.Method == http.MethodGet {
+		out = append(out, http.MethodHead)
+	}
+	if r.Public {
+		out = append(out, http.MethodOptions)
+	}
+	return out
 }
 
 type candidate struct {
@@ -170,6 +182,7 @@ func preflight(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+	h.Set("Access-Control-Allow-Headers", "If-None-Match")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 }

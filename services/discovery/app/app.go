@@ -36,6 +36,12 @@ type Company struct {
 	UpdatedAt    time.Time
 }
 
+// MaxOnHost is how many Companies may have issuers on one host name, told apart by their paths.
+const MaxOnHost = 1000
+
+// MaxDomains is how many domains a Company may have: the longest ones still fit into the metadata.
+const MaxDomains = 200
+
 // States of a Domain.
 const (
 	Pending  = "pending"
@@ -84,13 +90,14 @@ type Due struct {
 type Store interface {
 	CreateCompany(ctx context.Context, c Company) error
 	Company(ctx context.Context, scope tenancy.Scope) (Company, error)
-	// CompaniesOnHost returns those whose issuer has the host name.
+	// CompaniesOnHost returns the active ones whose issuer has the host name, at most MaxOnHost.
 	CompaniesOnHost(ctx context.Context, hostname string) ([]Company, error)
 	ListCompanies(ctx context.Context, afterTime time.Time, afterID string, n int) ([]Company, error)
 	// UpdateCompany loads, changes and saves in one unit; the version grows by one.
 	UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*Company) error) (Company, error)
 
-	CreateDomain(ctx context.Context, scope tenancy.Scope, d Domain) error
+	// CreateDomain saves d unless the Company has it already, or has MaxDomains. With validateOnly it only looks.
+	CreateDomain(ctx context.Context, scope tenancy.Scope, d Domain, validateOnly bool) error
 	Domain(ctx context.Context, scope tenancy.Scope, id string) (Domain, error)
 	ListDomains(ctx context.Context, scope tenancy.Scope, after string, n int) ([]Domain, error)
 	VerifiedDomains(ctx context.Context, scope tenancy.Scope) ([]discovery.Domain, error)

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -33,7 +35,7 @@ func (a *App) CreateCompany(ctx context.Context, n NewCompany) (Company, error) 
 	}
 	issuer, err := discovery.ParseIssuer(raw)
 	if err != nil {
-		return Company{}, problem.As(err).WithField("company.issuer", problem.As(err).Detail)
+		return Company{}, within("company", err)
 	}
 	now := a.now()
 	c := Company{
@@ -41,10 +43,41 @@ func (a *App) CreateCompany(ctx context.Context, n NewCompany) (Company, error) 
 		Issuer: issuer, Creator: n.Creator, Version: 1, CreatedAt: now, UpdatedAt: now, SettingsAt: now, LimitsAt: now,
 		Settings: discovery.Settings{Conversations: discovery.Conversations{Enabled: true}},
 	}
+	if err := a.check(&c); err != nil {
+		return Company{}, named(err)
+	}
 	if err := a.store.CreateCompany(ctx, c); err != nil {
 		return Company{}, err
 	}
 	return c, nil
+}
+
+// within puts the paths of err's fields below prefix, where the caller's request has them.
+func within(prefix string, err error) error {
+	var p *problem.Error
+	if !errors.As(err, &p) || len(p.Fields) == 0 {
+		return err
+	}
+	c := *p
+	c.Fields = make([]problem.Field, len(p.Fields))
+	for i, f := range p.Fields {
+		c.Fields[i] = problem.Field{Path: prefix + "." + f.Path, Detail: f.Detail}
+	}
+	return &c
+}
+
+// named says of a display name that can't be published what check says of the
+// organization's name, which it stands in for.
+func named(err error) error {
+	var p *problem.Error
+	if errors.As(err, &p) {
+		for _, f := range p.Fields {
+			if f.Path == "discovery_settings.organization_name" {
+				return resource.Invalid("company.display_name", f.Detail)
+			}
+		}
+	}
+	return err
 }
 
 // Company returns the Company of scope.
@@ -75,13 +108,17 @@ func (a *App) UpdateCompany(ctx context.Context, scope tenancy.Scope, ch Company
 				return resource.Invalid("company.display_name", "required")
 			}
 			c.DisplayName = *ch.DisplayName
+			// It may be the organization's name in the documents.
+			if err := a.check(c); err != nil {
+				return named(err)
+			}
 		}
 		if ch.Issuer == nil {
 			return nil
 		}
 		issuer, err := discovery.ParseIssuer(*ch.Issuer)
 		if err != nil {
-			return problem.As(err).WithField("company.issuer", problem.As(err).Detail)
+			return within("company", err)
 		}
 		if issuer == c.Issuer {
 			return nil
@@ -101,15 +138,17 @@ func (a *App) Publish(ctx context.Context, scope tenancy.Scope, validateOnly boo
 		if c.State == Disabled {
 			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the company is disabled")
 		}
-		_, err := a.documents(c, nil)
-		return err
+		return a.check(c)
 	}
 	if validateOnly {
 		c, err := a.store.Company(ctx, scope)
 		if err != nil {
 			return Company{}, err
 		}
-		return c, check(&c)
+		if err := check(&c); err != nil {
+			return Company{}, err
+		}
+		return c, nil
 	}
 	return a.update(ctx, scope, func(c *Company) error {
 		if err := check(c); err != nil {
@@ -148,7 +187,7 @@ func (a *App) UpdateSettings(ctx context.Context, scope tenancy.Scope, etag stri
 		if err := change(&c.Settings); err != nil {
 			return err
 		}
-		if _, err := a.documents(c, nil); err != nil {
+		if err := a.check(c); err != nil {
 			return err
 		}
 		c.SettingsAt = a.now()
@@ -159,7 +198,10 @@ func (a *App) UpdateSettings(ctx context.Context, scope tenancy.Scope, etag stri
 		if err != nil {
 			return Company{}, err
 		}
-		return c, apply(&c)
+		if err := apply(&c); err != nil {
+			return Company{}, err
+		}
+		return c, nil
 	}
 	return a.update(ctx, scope, apply)
 }
@@ -192,17 +234,7 @@ func (a *App) update(ctx context.Context, scope tenancy.Scope, change func(*Comp
 
 // CompaniesOnHost returns the Companies on the air whose issuer has the host name.
 func (a *App) CompaniesOnHost(ctx context.Context, hostname string) ([]Company, error) {
-	all, err := a.store.CompaniesOnHost(ctx, hostname)
-	if err != nil {
-		return nil, err
-	}
-	var out []Company
-	for _, c := range all {
-		if c.State == Active {
-			out = append(out, c)
-		}
-	}
-	return out, nil
+	return a.store.CompaniesOnHost(ctx, hostname)
 }
 
 // Documents are the bytes a Company serves.
@@ -225,6 +257,16 @@ func (a *App) Documents(ctx context.Context, scope tenancy.Scope) (Documents, er
 		return Documents{}, err
 	}
 	return a.documents(&c, domains)
+}
+
+// check builds everything that c would serve, for a domain as long as one can be.
+func (a *App) check(c *Company) error {
+	longest, err := discovery.ParseDomain(strings.Repeat(strings.Repeat("d", 62)+".", 3) + strings.Repeat("d", 64-3) + ".dd")
+	if err != nil {
+		return err
+	}
+	_, err = a.documents(c, []discovery.Domain{longest})
+	return within("discovery_settings", err)
 }
 
 func (a *App) documents(c *Company, domains []discovery.Domain) (Documents, error) {

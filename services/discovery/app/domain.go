@@ -3,9 +3,13 @@ package app
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -28,17 +32,17 @@ func (d Domain) TXTValue() string { return challengePrefix + d.Challenge }
 func (a *App) CreateDomain(ctx context.Context, scope tenancy.Scope, name string, validateOnly bool) (Domain, error) {
 	parsed, err := discovery.ParseDomain(name)
 	if err != nil {
-		return Domain{}, problem.As(err).WithField("domain.domain", problem.As(err).Detail)
+		return Domain{}, within("domain", err)
 	}
 	now := a.now()
 	d := Domain{
 		ID: ids.New(ids.Domain), Domain: parsed, State: Pending, Challenge: strings.TrimPrefix(keys.RandomToken("v"), "v_"),
 		NextCheckAt: &now, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
-	if validateOnly {
-		return d, nil
+	if err := a.store.CreateDomain(ctx, scope, d, validateOnly); err != nil {
+		return Domain{}, err
 	}
-	return d, a.store.CreateDomain(ctx, scope, d)
+	return d, nil
 }
 
 // Domain returns one domain.
@@ -66,6 +70,9 @@ const (
 	lastRecheck  = 6 * time.Hour
 )
 
+// lookTime is how long one look at a domain may take: somebody is waiting for it.
+const lookTime = 10 * time.Second
+
 // CheckDomain looks at DNS and at the redirect, records what it saw, and verifies the
 // domain when either proves control. A verified domain stays verified.
 func (a *App) CheckDomain(ctx context.Context, scope tenancy.Scope, id string) (Domain, error) {
@@ -77,13 +84,7 @@ func (a *App) CheckDomain(ctx context.Context, scope tenancy.Scope, id string) (
 	if err != nil {
 		return Domain{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	txt, err := a.lookTXT(ctx, d)
-	if err != nil {
-		return Domain{}, err
-	}
-	redirect, err := a.lookRedirect(ctx, d.Domain, c.Issuer.DocumentURL(d.Domain))
+	txt, redirect, err := a.look(ctx, d, c.Issuer.DocumentURL(d.Domain))
 	if err != nil {
 		return Domain{}, err
 	}
@@ -115,11 +116,34 @@ func (a *App) CheckDomain(ctx context.Context, scope tenancy.Scope, id string) (
 	return d, nil
 }
 
+// look tries both methods at once. Only egress itself failing is an error; a domain
+// that can't be looked at in time is something seen.
+func (a *App) look(ctx context.Context, d Domain, target string) (txt, redirect Observation, err error) {
+	inner, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	var txtErr, redirectErr error
+	var both sync.WaitGroup
+	both.Go(func() { txt, txtErr = a.lookTXT(inner, d) })
+	both.Go(func() { redirect, redirectErr = a.lookRedirect(inner, d.Domain, target) })
+	both.Wait()
+	if err := errors.Join(txtErr, redirectErr); err != nil && (ctx.Err() != nil || inner.Err() == nil) {
+		return Observation{}, Observation{}, err
+	}
+	const late = "no answer within 10 s"
+	if txtErr != nil {
+		txt.Detail = late
+	}
+	if redirectErr != nil {
+		redirect.Detail = late
+	}
+	return txt, redirect, nil
+}
+
 func (a *App) lookTXT(ctx context.Context, d Domain) (Observation, error) {
 	o := Observation{Method: DNSTXT, Expected: d.TXTValue()}
 	values, failure, err := a.egress.TXT(ctx, TXTName(d.Domain))
 	if err != nil {
-		return Observation{}, err
+		return o, err
 	}
 	o.Seen = clip(strings.Join(values, "\n"))
 	for _, v := range values {
@@ -144,56 +168,82 @@ const maxHops = 5
 
 // lookRedirect follows the well-known URL over https until it points at our document
 // (Poppy 3). It never needs to fetch the document itself, which isn't served before
-// the domain is verified.
+// the domain is verified. Nor does it need to try a path that can't exist: a site
+// that answers everything with 200 proves nothing here, and one that sends every
+// path to the document of this Company and domain has chosen this Company.
 func (a *App) lookRedirect(ctx context.Context, d discovery.Domain, target string) (Observation, error) {
 	o := Observation{Method: Redirect, Expected: target}
 	at := "https://" + d.String() + discovery.WellKnownDocument
+	been := map[string]bool{at: true}
 	for range maxHops {
 		page, err := a.egress.Get(ctx, at)
 		if err != nil {
-			return Observation{}, err
+			return o, err
 		}
+		o.Seen = clip(strings.TrimPrefix(o.Seen+"\n"+at+": "+page.summary(), "\n"))
 		if page.Failure != "" {
 			o.Detail = at + ": " + page.Failure
 			return o, nil
 		}
-		o.Seen = clip(fmt.Sprintf("%d %s%s", page.Status, page.ContentType, page.Location))
-		if page.Status < 300 || page.Status > 399 || page.Location == "" {
-			o.Detail = notRedirected(at, page)
+		if !page.redirects() {
+			o.Detail = "not published: " + at + " answers " + page.summary() + " instead of redirecting"
 			return o, nil
 		}
 		next, ok := resolve(at, page.Location)
-		if !ok {
+		switch {
+		case !ok: // poppy-0.1/3#6
 			o.Detail = at + " redirects to something that is no https URL"
 			return o, nil
-		}
-		if next == target {
+		case next == target:
 			o.OK, o.Detail = true, "the redirect is there"
 			return o, nil
+		case been[next]:
+			o.Detail = "the redirects lead back to " + next
+			return o, nil
 		}
+		been[next] = true
 		at = next
 	}
-	o.Detail = "more than 5 redirects, and none of them to the document here"
+	o.Detail = fmt.Sprintf("more than %d redirects, and none of them to the document here", maxHops)
 	return o, nil
 }
 
-func notRedirected(at string, p Page) string {
-	if p.Status == 200 {
-		return fmt.Sprintf("not published: %s answers 200 with %q instead of redirecting", at, p.ContentType)
+func (p Page) redirects() bool {
+	switch p.Status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return p.Location != ""
+	default:
+		return false
 	}
-	return fmt.Sprintf("not published: %s answers %d instead of redirecting", at, p.Status)
 }
 
+// summary tells a person what p is.
+func (p Page) summary() string {
+	switch {
+	case p.Failure != "":
+		return p.Failure
+	case p.redirects():
+		return fmt.Sprintf("%d to %s", p.Status, p.Location)
+	case p.ContentType != "":
+		return fmt.Sprintf("%d with %s", p.Status, p.ContentType)
+	default:
+		return strconv.Itoa(p.Status)
+	}
+}
+
+// resolve returns where location leads from base, in the spelling that issuers have:
+// host in lower case, no default port, no fragment.
 func resolve(base, location string) (string, bool) {
 	b, err := url.Parse(base)
 	if err != nil {
 		return "", false
 	}
 	u, err := b.Parse(location)
-	if err != nil || u.Scheme != "https" || u.User != nil {
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return "", false
 	}
-	u.Fragment = ""
+	u.Host = strings.TrimSuffix(strings.ToLower(u.Host), ":443")
+	u.Fragment, u.RawFragment = "", ""
 	return u.String(), true
 }
 
@@ -204,19 +254,31 @@ func clip(s string) string {
 	return s
 }
 
-// CheckDue checks up to n domains that are due, each on its own: one that fails doesn't stop the others.
+// CheckDue checks up to n domains that are due, each on its own: one that fails is
+// put off and doesn't stop the others.
 func (a *App) CheckDue(ctx context.Context, n int) error {
 	due, err := a.store.DueDomains(ctx, a.now(), n)
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, d := range due {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if _, err := a.CheckDomain(ctx, d.Scope, d.DomainID); err != nil && !problem.Is(err, problem.NotFoundReason) {
-			return err
+		_, err := a.CheckDomain(ctx, d.Scope, d.DomainID)
+		if err == nil || problem.Is(err, problem.NotFoundReason) {
+			continue
+		}
+		failed = append(failed, err)
+		_, err = a.store.UpdateDomain(ctx, d.Scope, d.DomainID, func(d *Domain) error {
+			next := a.now().Add(firstRecheck)
+			d.NextCheckAt = &next
+			return nil
+		})
+		if err != nil && !problem.Is(err, problem.NotFoundReason) {
+			failed = append(failed, err)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }

@@ -5,6 +5,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -259,6 +260,7 @@ func (s *Companies) UpdateLimits(ctx context.Context, req *adminv1.UpdateLimitsR
 	for f := range numbers {
 		fields = append(fields, f)
 	}
+	slices.Sort(fields)
 	has, err := resource.Mask(req.GetUpdateMask(), fields, func(f string) bool { return durations[f] != nil || numbers[f] != 0 })
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,15 +42,11 @@ func (s *Store) CreateCompany(ctx context.Context, c app.Company) error {
 		return err
 	}
 	err = s.db.SystemWrite(ctx, db.ManageTenants, func(ctx context.Context, tx *ent.Tx) error {
-		// The path of an issuer isn't unique by itself and the port doesn't select: one Company per host name and path.
-		taken, err := tx.Company.Query().Where(company.IssuerHost(c.Issuer.Hostname()), company.IssuerPath(c.Issuer.Path())).Exist(ctx)
-		if err != nil {
+		if err := s.claimIssuer(ctx, tx, c); err != nil {
 			return err
 		}
-		if taken {
-			return exists("company.issuer", "another company has this issuer")
-		}
-		if taken, err = tx.Company.Query().Where(company.Slug(c.Slug)).Exist(ctx); err != nil {
+		taken, err := tx.Company.Query().Where(company.Slug(c.Slug)).Exist(ctx)
+		if err != nil {
 			return err
 		}
 		if taken {
@@ -65,6 +62,34 @@ func (s *Store) CreateCompany(ctx context.Context, c app.Company) error {
 		return exists("company.slug", "another company has this slug or issuer").WithCause(err)
 	}
 	return err
+}
+
+// claimIssuer fails unless c's issuer is free: one Company per host name and path,
+// since the port of a request doesn't select. Claims wait for each other until their
+// transaction ends; SQLite has one writer anyway.
+func (s *Store) claimIssuer(ctx context.Context, tx *ent.Tx, c app.Company) error {
+	if s.db.Postgres() {
+		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(hashtextextended('poppyfield issuer ' || $1, 0))", c.Issuer.Hostname()); err != nil {
+			return err
+		}
+	}
+	others := tx.Company.Query().Where(company.IssuerHost(c.Issuer.Hostname()), company.IDNEQ(c.ID))
+	taken, err := others.Clone().Where(company.IssuerPath(c.Issuer.Path())).Exist(ctx)
+	if err != nil {
+		return err
+	}
+	if taken {
+		return exists("company.issuer", "another company has this issuer")
+	}
+	n, err := others.Count(ctx)
+	if err != nil {
+		return err
+	}
+	if n >= app.MaxOnHost {
+		return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the host has %d companies, which is all it may have", n).
+			WithField("company.issuer", "its host has no room for another company")
+	}
+	return nil
 }
 
 func exists(field, detail string) *problem.Error {
@@ -86,7 +111,7 @@ func (s *Store) Company(ctx context.Context, scope tenancy.Scope) (out app.Compa
 
 // CompaniesOnHost implements app.Store.
 func (s *Store) CompaniesOnHost(ctx context.Context, hostname string) ([]app.Company, error) {
-	return s.companies(ctx, db.ResolveHost, 1000, company.IssuerHost(hostname))
+	return s.companies(ctx, db.ResolveHost, app.MaxOnHost, company.IssuerHost(hostname), company.StateEQ(company.StateActive))
 }
 
 // ListCompanies implements app.Store.
@@ -116,8 +141,23 @@ func (s *Store) companies(ctx context.Context, why db.Reason, n int, where ...pr
 }
 
 // UpdateCompany implements app.Store.
-func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*app.Company) error) (out app.Company, err error) {
-	err = s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*app.Company) error) (app.Company, error) {
+	out, err := s.updateCompany(ctx, scope, false, change)
+	if errors.Is(err, errNewIssuer) {
+		out, err = s.updateCompany(ctx, scope, true, change)
+	}
+	return out, err
+}
+
+// errNewIssuer says that a change concerns other Companies as well.
+var errNewIssuer = errors.New("another issuer")
+
+func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove bool, change func(*app.Company) error) (out app.Company, err error) {
+	unit := func(fn func(context.Context, *ent.Tx) error) error { return s.db.Write(ctx, scope, fn) }
+	if mayMove {
+		unit = func(fn func(context.Context, *ent.Tx) error) error { return s.db.SystemWrite(ctx, db.ManageTenants, fn) }
+	}
+	err = unit(func(ctx context.Context, tx *ent.Tx) error {
 		q := tx.Company.Query().Where(company.ID(scope.CompanyID()))
 		if s.db.Postgres() {
 			q = q.ForUpdate()
@@ -130,8 +170,17 @@ func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change f
 		if err != nil {
 			return err
 		}
+		before := c.Issuer
 		if err := change(&c); err != nil {
 			return err
+		}
+		if c.Issuer != before {
+			if !mayMove {
+				return errNewIssuer
+			}
+			if err := s.claimIssuer(ctx, tx, c); err != nil {
+				return err
+			}
 		}
 		settings, err := json.Marshal(c.Settings)
 		if err != nil {
@@ -189,8 +238,29 @@ func notFound(err error) error {
 }
 
 // CreateDomain implements app.Store.
-func (s *Store) CreateDomain(ctx context.Context, scope tenancy.Scope, d app.Domain) error {
-	err := s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+func (s *Store) CreateDomain(ctx context.Context, scope tenancy.Scope, d app.Domain, validateOnly bool) error {
+	unit := s.db.Write
+	if validateOnly {
+		unit = s.db.Read
+	}
+	err := unit(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		has, err := tx.Domain.Query().Where(domain.Domain(d.Domain.String())).Exist(ctx)
+		if err != nil {
+			return err
+		}
+		if has {
+			return exists("domain.domain", "the company has this domain already")
+		}
+		n, err := tx.Domain.Query().Count(ctx)
+		if err != nil {
+			return err
+		}
+		if n >= app.MaxDomains {
+			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "a company has at most %d domains", app.MaxDomains)
+		}
+		if validateOnly {
+			return nil
+		}
 		return tx.Domain.Create().SetID(d.ID).SetCompanyID(scope.CompanyID()).SetDomain(d.Domain.String()).SetChallenge(d.Challenge).
 			SetNillableNextCheckAt(d.NextCheckAt).SetCreatedAt(d.CreatedAt).SetUpdatedAt(d.UpdatedAt).Exec(ctx)
 	})

@@ -45,7 +45,7 @@ type Secret struct {
 
 // Store keeps backends and secrets. Not found is problem NOT_FOUND.
 type Store interface {
-	// Endpoint returns the backend, which may be the zero one, and the secrets that have not expired at now.
+	// Endpoint returns the backend, NewBackend where there is none, and the secrets that have not expired at now.
 	Endpoint(ctx context.Context, scope tenancy.Scope, now time.Time) (Backend, []Secret, error)
 	// UpdateBackend loads, changes and saves in one unit, making the backend where there is none.
 	UpdateBackend(ctx context.Context, scope tenancy.Scope, change func(*Backend) error) (Backend, error)

@@ -22,7 +22,10 @@ const (
 // sealing purpose of webhook secrets
 const purpose = "webhook secret"
 
-// Backend returns the Company's backend; one never set up is zero.
+// NewBackend is the backend of a Company that has set up none yet.
+func NewBackend() Backend { return Backend{Enabled: true, DeliverLate: true} }
+
+// Backend returns the Company's backend; one never set up has no ID and no URL.
 func (a *App) Backend(ctx context.Context, scope tenancy.Scope) (Backend, error) {
 	b, _, err := a.store.Endpoint(ctx, scope, a.now())
 	return b, err
@@ -51,8 +54,10 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 			return err
 		}
 		if ch.URL != nil {
-			if err := a.check(*ch.URL); err != nil {
-				return resource.Invalid("backend.url", err.Error())
+			if *ch.URL != "" { // an empty one takes the backend away
+				if err := a.check(*ch.URL); err != nil {
+					return resource.Invalid("backend.url", err.Error())
+				}
 			}
 			// A new address starts afresh, also after the old one said 410.
 			if *ch.URL != b.URL {
@@ -75,16 +80,11 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 	if err != nil {
 		return Backend{}, err
 	}
-	if ch.ValidateOnly {
-		if now.ID == "" {
-			now = Backend{Enabled: true, DeliverLate: true}
-		}
-		return now, apply(&now)
+	// What is refused must not leave a key behind.
+	if err := apply(&now); err != nil || ch.ValidateOnly {
+		return now, err
 	}
-	if ch.URL != nil && !has(secrets, Ed25519) {
-		if err := a.check(*ch.URL); err != nil {
-			return Backend{}, resource.Invalid("backend.url", err.Error())
-		}
+	if now.URL != "" && !has(secrets, Ed25519) {
 		if _, _, err := a.RotateSecret(ctx, scope, Ed25519, 0); err != nil {
 			return Backend{}, err
 		}
@@ -92,13 +92,16 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 	return a.store.UpdateBackend(ctx, scope, apply)
 }
 
-func has(secrets []Secret, kind string) bool {
+func has(secrets []Secret, kind string) bool { return count(secrets, kind) > 0 }
+
+func count(secrets []Secret, kind string) int {
+	n := 0
 	for _, s := range secrets {
 		if s.Kind == kind {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // EnableBackend turns a disabled backend on again.
@@ -112,10 +115,23 @@ func (a *App) EnableBackend(ctx context.Context, scope tenancy.Scope) (Backend, 
 	})
 }
 
+// maxSecrets is how many secrets of a kind may sign at once; every one of them makes
+// the header longer, which receivers bound.
+const maxSecrets = 5
+
 // RotateSecret makes a secret of the kind and returns it with its value, which for
 // HMAC is shown this once. Earlier ones of the kind sign for overlap longer.
 func (a *App) RotateSecret(ctx context.Context, scope tenancy.Scope, kind string, overlap time.Duration) (Secret, string, error) {
 	now := a.now()
+	if overlap > 0 {
+		secrets, err := a.Secrets(ctx, scope)
+		if err != nil {
+			return Secret{}, "", err
+		}
+		if count(secrets, kind) >= maxSecrets {
+			return Secret{}, "", problem.New(problem.Conflict, problem.FailedPrecondition, "", "%d secrets sign already: wait for one to end, or rotate without overlap", maxSecrets)
+		}
+	}
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
 		return Secret{}, "", err

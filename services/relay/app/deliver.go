@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -73,10 +74,14 @@ func (a *App) Deliver(ctx context.Context, scope tenancy.Scope, id string, body 
 	}
 	out := a.judge(res, err)
 	out.Duration = a.now().Sub(now)
-	if out.Outcome == Disabled {
-		return out, a.disable(ctx, scope, b.URL, out.Reason)
+	if out.Outcome != Disabled {
+		return out, nil
 	}
-	return out, nil
+	err = a.disable(ctx, scope, b.URL, out.Reason)
+	if errors.Is(err, errMoved) { // to be tried at the new address
+		out.Outcome, err = Retry, nil
+	}
+	return out, err
 }
 
 func (a *App) judge(res egress.Response, err error) Attempt {
@@ -125,12 +130,15 @@ func failureOf(err error) webhook.Failure {
 	}
 }
 
-// disable turns the backend off, unless its URL has changed since the attempt began.
+var errMoved = errors.New("the backend has another URL by now")
+
+// disable turns the backend off; errMoved when its URL has changed since the attempt began.
 func (a *App) disable(ctx context.Context, scope tenancy.Scope, url, reason string) error {
 	_, err := a.store.UpdateBackend(ctx, scope, func(b *Backend) error {
-		if b.URL == url {
-			b.Enabled, b.DisableReason = false, reason
+		if b.URL != url {
+			return errMoved
 		}
+		b.Enabled, b.DisableReason = false, reason
 		return nil
 	})
 	return err

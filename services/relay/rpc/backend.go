@@ -141,7 +141,7 @@ func backend(scope tenancy.Scope, b app.Backend) *adminv1.Backend {
 	}
 	return &adminv1.Backend{
 		Name: scope.Name() + "/backend", Url: b.URL, State: state, DisableReason: b.DisableReason, AttemptTimeout: durationpb.New(timeout),
-		DeliverLate: b.DeliverLate || b.ID == "", CreateTime: stamp(b.CreatedAt), UpdateTime: stamp(b.UpdatedAt), Etag: resource.ETag(b.Version),
+		DeliverLate: b.DeliverLate, CreateTime: stamp(b.CreatedAt), UpdateTime: stamp(b.UpdatedAt), Etag: resource.ETag(b.Version),
 	}
 }
 

@@ -32,6 +32,7 @@ func (s *Store) Endpoint(ctx context.Context, scope tenancy.Scope, now time.Time
 		if err != nil && !ent.IsNotFound(err) {
 			return err
 		}
+		b = app.NewBackend()
 		if row != nil {
 			b = toBackend(row)
 		}
@@ -71,7 +72,7 @@ func (s *Store) updateBackend(ctx context.Context, scope tenancy.Scope, change f
 		}
 		now := s.now()
 		if row == nil {
-			b := app.Backend{Enabled: true, DeliverLate: true}
+			b := app.NewBackend()
 			if err := change(&b); err != nil {
 				return err
 			}

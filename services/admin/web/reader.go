@@ -1,0 +1,119 @@
+package web
+
+import (
+	"context"
+	"slices"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+)
+
+const (
+	// readPage and maxPages bound what a client that comes back is told one by one.
+	readPage = 200
+	maxPages = 10
+)
+
+// reader reads the conversations of a watch from their owner.
+type reader struct {
+	api   adminv1.ConversationServiceClient
+	scope tenancy.Scope
+	all   bool
+	ids   []string
+}
+
+// change is a conversation that changed, or is gone.
+type change struct {
+	name    string
+	etag    string
+	at      int64 // update time in microseconds
+	removed bool
+}
+
+// check fails when a conversation that is asked for isn't there.
+func (r *reader) check(ctx context.Context) error {
+	for _, id := range r.ids {
+		c, err := r.one(ctx, id)
+		if err != nil {
+			return err
+		}
+		if c.removed {
+			return problem.New(problem.NotFound, problem.NotFoundReason, "", "not found")
+		}
+	}
+	return nil
+}
+
+// wants reports whether the watch is about a conversation.
+func (r *reader) wants(id string) bool { return r.all || slices.Contains(r.ids, id) }
+
+// one reads one conversation.
+func (r *reader) one(ctx context.Context, id string) (change, error) {
+	name := r.scope.Name() + "/conversations/" + id
+	c, err := r.api.GetConversation(ctx, &adminv1.GetConversationRequest{Name: name})
+	if err != nil {
+		if problem.As(err).Kind == problem.NotFound {
+			return change{name: name, removed: true}, nil
+		}
+		return change{}, err
+	}
+	return changeOf(c), nil
+}
+
+// since returns what changed at or after a time in microseconds, oldest first. whole
+// is false when that is too much to tell.
+func (r *reader) since(ctx context.Context, from int64) (out []change, whole bool, err error) {
+	if !r.all {
+		for _, id := range r.ids {
+			c, err := r.one(ctx, id)
+			if err != nil {
+				return nil, false, err
+			}
+			if c.removed || c.at >= from {
+				out = append(out, c)
+			}
+		}
+		order(out)
+		return out, true, nil
+	}
+	req := &adminv1.ListConversationsRequest{Parent: r.scope.Name(), PageSize: readPage}
+	for range maxPages {
+		got, err := r.api.ListConversations(ctx, req)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, c := range got.GetConversations() {
+			// The list begins with the newest event, and every change has one.
+			if c.GetLastEventTime().AsTime().UnixMicro() < from && c.GetUpdateTime().AsTime().UnixMicro() < from {
+				order(out)
+				return out, true, nil
+			}
+			out = append(out, changeOf(c))
+		}
+		if got.GetNextPageToken() == "" {
+			order(out)
+			return out, true, nil
+		}
+		req.PageToken = got.GetNextPageToken()
+	}
+	return nil, false, nil
+}
+
+func changeOf(c *adminv1.Conversation) change {
+	return change{name: c.GetName(), etag: c.GetEtag(), at: c.GetUpdateTime().AsTime().UnixMicro()}
+}
+
+// order puts the oldest change first: a client that leaves in the middle comes back
+// with the token of the last one it saw.
+func order(changes []change) {
+	slices.SortStableFunc(changes, func(a, b change) int {
+		switch {
+		case a.at < b.at:
+			return -1
+		case a.at > b.at:
+			return 1
+		}
+		return 0
+	})
+}

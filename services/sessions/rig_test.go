@@ -1,0 +1,131 @@
+package sessions_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+	"github.com/poppyfield/poppyfield/internal/platform/replay"
+	"github.com/poppyfield/poppyfield/internal/poppy/jose"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
+	"github.com/poppyfield/poppyfield/services/sessions"
+	"github.com/poppyfield/poppyfield/test/fixture"
+)
+
+const (
+	clientID = "https://agent.example/agent.json"
+	userID   = "usr_Q7c1vK"
+)
+
+// rig is the service behind internal gRPC, as its callers see it.
+type rig struct {
+	*fixture.Platform
+	service   *sessions.Service
+	api       sessionsv1.SessionsServiceClient
+	admission adminv1.AdmissionServiceClient
+	admin     adminv1.SessionServiceClient
+	company   *fixture.Company
+	key       *jose.Signer
+}
+
+func each(t *testing.T, fn func(*testing.T, *rig)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { fn(t, newRig(t, d)) })
+}
+
+func newRig(t testing.TB, d *db.DB) *rig {
+	t.Helper()
+	p := fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService")
+	s, err := sessions.New(sessions.Config{PruneEvery: time.Hour}, sessions.Deps{DB: d, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log})
+	require.NoError(t, err)
+	s.Register(p.Server)
+	p.Serve(t)
+	conn := p.Conn(t)
+	return &rig{
+		Platform: p, service: s, api: sessionsv1.NewSessionsServiceClient(conn), admission: adminv1.NewAdmissionServiceClient(conn),
+		admin: adminv1.NewSessionServiceClient(conn), company: p.NewCompany(t), key: fixture.NewKey(t),
+	}
+}
+
+// open starts or renews a Session and returns its token.
+func (r *rig) open(t testing.TB, change func(*sessionsv1.OpenSessionRequest)) *sessionsv1.OpenSessionResponse {
+	t.Helper()
+	got, err := r.tryOpen(t, r.company, change)
+	require.NoError(t, err)
+	return got
+}
+
+func (r *rig) tryOpen(t testing.TB, c *fixture.Company, change func(*sessionsv1.OpenSessionRequest)) (*sessionsv1.OpenSessionResponse, error) {
+	t.Helper()
+	now, te := r.Clock.Now(), c.Issuer.TokenEndpoint()
+	once := func(kind string) *sessionsv1.OnceKey {
+		return &sessionsv1.OnceKey{
+			Kind: kind, Owner: clientID, Jti: fixture.RandomID(), IssueTime: timestamppb.New(now), Until: timestamppb.New(now.Add(90 * time.Second)),
+		}
+	}
+	q := &sessionsv1.OpenSessionRequest{
+		ClientId: clientID, AgentName: "Agent", UserId: userID,
+		Proof: &sessionsv1.ProofOfRequest{Method: "POST", Url: te, Proofs: []string{fixture.Proof(t, r.key, "POST", te, "", now)}},
+		Once:  []*sessionsv1.OnceKey{once(replay.KindClientAssertion), once(replay.KindSessionAssertion)},
+	}
+	if change != nil {
+		change(q)
+	}
+	return r.api.OpenSession(c.Ctx(t.Context()), q)
+}
+
+// bearer asks for a Bearer token.
+func bearer(resource string) func(*sessionsv1.OpenSessionRequest) {
+	return func(q *sessionsv1.OpenSessionRequest) { q.Resource, q.Proof.Proofs = resource, nil }
+}
+
+const path = "/poppy/conversations/cnv_1/events"
+
+// use is a right request with the token, unless changed. The proof is made last, for
+// what the request has become; changes of the proof itself come in proof.
+type use struct {
+	authorization []string
+	token         string
+	method, url   string
+	signer        *jose.Signer
+	resource      string
+	proofs        []string // instead of a right one
+	proof         []fixture.Change
+}
+
+func (r *rig) verify(t testing.TB, token string, change func(*use)) (*sessionsv1.VerifyRequestResponse, error) {
+	t.Helper()
+	u := &use{authorization: []string{"DPoP " + token}, token: token, method: "GET", url: r.company.Issuer.String() + path, signer: r.key}
+	if change != nil {
+		change(u)
+	}
+	if u.proofs == nil {
+		u.proofs = []string{fixture.Proof(t, u.signer, u.method, u.url, u.token, r.Clock.Now(), u.proof...)}
+	}
+	return r.api.VerifyRequest(r.company.Ctx(t.Context()), &sessionsv1.VerifyRequestRequest{
+		Authorization: u.authorization, RequiredResource: u.resource,
+		Proof: &sessionsv1.ProofOfRequest{Proofs: u.proofs, Method: u.method, Url: u.url},
+	})
+}
+
+func (r *rig) refused(t testing.TB, token string, reason problem.Reason, change func(*use)) *problem.Error {
+	t.Helper()
+	_, err := r.verify(t, token, change)
+	requireReason(t, err, reason)
+	require.NotContains(t, err.Error(), token)
+	return problem.As(err)
+}
+
+func requireReason(t testing.TB, err error, reason problem.Reason) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, reason, problem.As(err).Reason, "%v", err)
+}
+
+func (r *rig) sessionName(id string) string { return r.company.Scope.Name() + "/sessions/" + id }
