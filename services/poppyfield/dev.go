@@ -274,8 +274,8 @@ func devListeners(dir, listen string) (l listeners, err error) {
 		if err != nil || !ip.IsLoopback() {
 			return l, fmt.Errorf("--listen %s: dev serves loopback addresses only", listen)
 		}
-		any := net.JoinHostPort(host, "0")
-		l.state = devState{Listen: net.JoinHostPort(host, port), GRPC: any, Metrics: any, Demo: any, Agent: any}
+		anyPort := net.JoinHostPort(host, "0")
+		l.state = devState{Listen: net.JoinHostPort(host, port), GRPC: anyPort, Metrics: anyPort, Demo: anyPort, Agent: anyPort}
 	case err != nil:
 		return l, err
 	default:
@@ -288,6 +288,7 @@ func devListeners(dir, listen string) (l listeners, err error) {
 			return l, fmt.Errorf("this data directory serves %s: its Companies' issuers name that port and never change; use it or another --data-dir", l.state.Listen)
 		}
 	}
+	err = nil
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())

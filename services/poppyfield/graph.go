@@ -245,7 +245,7 @@ func (g *graph) addConversations(context.Context) error {
 	return nil
 }
 
-func (g *graph) addAdmin(context.Context) error {
+func (g *graph) addAdmin(ctx context.Context) error {
 	var owners admin.Owners
 	for name, to := range map[string]*grpc.ClientConnInterface{
 		discoveryName: &owners.Discovery, relayName: &owners.Relay, sessionsName: &owners.Sessions, conversationsName: &owners.Conversations,
@@ -263,7 +263,7 @@ func (g *graph) addAdmin(context.Context) error {
 	if g.parts.adminTLS != nil {
 		conf = g.parts.adminTLS
 	}
-	s, err := admin.New(admin.Config{TLS: conf, TrustedProxies: g.cfg.TrustedProxies, HSTS: true}, admin.Deps{
+	s, err := admin.New(ctx, admin.Config{TLS: conf, TrustedProxies: g.cfg.TrustedProxies, HSTS: true}, admin.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Keys: g.parts.keys, Owners: owners, Now: g.parts.now, Log: g.parts.log,
 		TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
 	})

@@ -7,7 +7,9 @@ const rememberedKeys = 10_000
 
 // known remembers keys that were valid, by hash, so that their owners never wait for
 // somebody who guesses from the same address. It opens nothing: every call looks the key up.
-type known struct{ cache *otter.Cache[string, struct{}] }
+type known struct {
+	cache *otter.Cache[string, struct{}]
+}
 
 func newKnown() *known {
 	return &known{otter.Must(&otter.Options[string, struct{}]{MaximumSize: rememberedKeys})}

@@ -155,7 +155,9 @@ var errNewIssuer = errors.New("another issuer")
 func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove bool, change func(*app.Company) error) (out app.Company, err error) {
 	unit := func(fn func(context.Context, *ent.Tx) error) error { return s.db.Write(ctx, scope, fn) }
 	if mayMove {
-		unit = func(fn func(context.Context, *ent.Tx) error) error { return s.db.SystemWrite(ctx, db.ManageTenants, fn) }
+		unit = func(fn func(context.Context, *ent.Tx) error) error {
+			return s.db.SystemWrite(ctx, db.ManageTenants, fn)
+		}
 	}
 	err = unit(func(ctx context.Context, tx *ent.Tx) error {
 		q := tx.Company.Query().Where(company.ID(scope.CompanyID()))
@@ -214,8 +216,8 @@ func toCompany(row *ent.Company) (app.Company, error) {
 	}
 	c := app.Company{
 		ID: row.ID, Organization: row.Organization, Slug: row.Slug, DisplayName: row.DisplayName, Kind: string(row.Kind), State: string(row.State),
-		Issuer: issuer, PublishedAt: row.PublishedAt, SettingsAt: row.SettingsUpdatedAt, LimitsAt: row.LimitsUpdatedAt,
-		Version: row.Version, Creator: row.Creator, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		Issuer: issuer, PublishedAt: utc(row.PublishedAt), SettingsAt: row.SettingsUpdatedAt.UTC(), LimitsAt: row.LimitsUpdatedAt.UTC(),
+		Version: row.Version, Creator: row.Creator, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.Settings) > 0 {
 		if err := json.Unmarshal(row.Settings, &c.Settings); err != nil {
@@ -228,6 +230,15 @@ func toCompany(row *ent.Company) (app.Company, error) {
 		}
 	}
 	return c, nil
+}
+
+// utc drops the time zone of the machine, which a driver may add.
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	u := t.UTC()
+	return &u
 }
 
 func notFound(err error) error {
@@ -419,8 +430,8 @@ func toDomain(row *ent.Domain) (app.Domain, error) {
 	}
 	d := app.Domain{
 		ID: row.ID, Domain: name, State: string(row.State), Challenge: row.Challenge, ProofMethod: row.ProofMethod,
-		VerifiedAt: row.VerifiedAt, CheckedAt: row.CheckedAt, NextCheckAt: row.NextCheckAt,
-		Version: row.Version, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		VerifiedAt: utc(row.VerifiedAt), CheckedAt: utc(row.CheckedAt), NextCheckAt: utc(row.NextCheckAt),
+		Version: row.Version, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC(),
 	}
 	if len(row.Observations) > 0 {
 		if err := json.Unmarshal(row.Observations, &d.Observations); err != nil {

@@ -81,8 +81,11 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 		return Backend{}, err
 	}
 	// What is refused must not leave a key behind.
-	if err := apply(&now); err != nil || ch.ValidateOnly {
-		return now, err
+	if err := apply(&now); err != nil {
+		return Backend{}, err
+	}
+	if ch.ValidateOnly {
+		return now, nil
 	}
 	if now.URL != "" && !has(secrets, Ed25519) {
 		if _, _, err := a.RotateSecret(ctx, scope, Ed25519, 0); err != nil {

@@ -44,12 +44,12 @@ func (a *App) Deliver(ctx context.Context, scope tenancy.Scope, id string, body 
 		return Attempt{}, err
 	}
 	switch {
+	case late && !b.DeliverLate: // also of a backend that is off: it won't be wanted later either
+		return Attempt{Outcome: Unwanted, Reason: "late messages are not wanted"}, nil
 	case b.URL == "":
 		return Attempt{Outcome: Disabled, Reason: "no backend is set"}, nil
 	case !b.Enabled:
 		return Attempt{Outcome: Disabled, Reason: "backend disabled"}, nil
-	case late && !b.DeliverLate:
-		return Attempt{Outcome: Unwanted, Reason: "late messages are not wanted"}, nil
 	}
 	signers, err := a.signers(scope, secrets)
 	if err != nil {

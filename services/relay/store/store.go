@@ -44,7 +44,11 @@ func (s *Store) Endpoint(ctx context.Context, scope tenancy.Scope, now time.Time
 		}
 		secrets = make([]app.Secret, len(rows))
 		for i, r := range rows {
-			secrets[i] = app.Secret{ID: r.ID, Kind: string(r.Kind), Sealed: r.Sealed, PublicKey: r.PublicKey, Prefix: r.Prefix, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt}
+			secrets[i] = app.Secret{ID: r.ID, Kind: string(r.Kind), Sealed: r.Sealed, PublicKey: r.PublicKey, Prefix: r.Prefix, CreatedAt: r.CreatedAt.UTC()}
+			if r.ExpiresAt != nil {
+				at := r.ExpiresAt.UTC()
+				secrets[i].ExpiresAt = &at
+			}
 		}
 		return nil
 	})
@@ -115,6 +119,6 @@ func (s *Store) AddSecret(ctx context.Context, scope tenancy.Scope, secret app.S
 func toBackend(r *ent.Backend) app.Backend {
 	return app.Backend{
 		ID: r.ID, URL: r.URL, Enabled: r.Enabled, DisableReason: r.DisableReason, AttemptTimeout: time.Duration(r.AttemptTimeoutMs) * time.Millisecond,
-		DeliverLate: r.DeliverLate, Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		DeliverLate: r.DeliverLate, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
