@@ -6,6 +6,7 @@ compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgres
 command -v gcc >/dev/null || missing+=(gcc libc6-dev) # the race detector links with it
 command -v setpriv >/dev/null || missing+=(util-linux)
 command -v npm >/dev/null || missing+=(nodejs npm)
+PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light) # terminates TLS in tests of a whole installation
 if [ ${#missing[@]} -eq 0 ]; then
   echo "system packages: all there"
   exit 0

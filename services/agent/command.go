@@ -33,7 +33,7 @@ func Command() *cobra.Command {
 		Long: "A Personal Agent that finds a Company by its domain, checks its documents, starts a Session and talks\n" +
 			"with the Company's own agent. Every step is printed with the section of the Personal Agent Protocol\n" +
 			"(draft 0.1) it belongs to; with --json, with the exact requests and responses.",
-		Example: "  poppyfield agent talk noodle-bar.localhost \"Where is my order?\" --dev .poppyfield\n" +
+		Example: "  poppyfield agent talk noodle-bar.localhost \"Where is my order?\" --dev .data\n" +
 			"  poppyfield agent init --client-id https://agent.example/agent.json\n" +
 			"  poppyfield agent discover example.com",
 	}

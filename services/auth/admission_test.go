@@ -35,10 +35,21 @@ func TestToken_Admission(t *testing.T) {
 			effect adminv1.AdmissionEffect
 			in     bool
 		}{
-			{open, none, true}, {open, allow, true}, {open, register, true}, {open, block, false},
-			{unlisted, none, true}, {unlisted, allow, true}, {unlisted, block, false},
-			{listed, none, false}, {listed, allow, true}, {listed, register, false}, {listed, block, false},
-			{known, none, false}, {known, allow, false}, {known, register, true}, {known, block, false},
+			{open, none, true},
+			{open, allow, true},
+			{open, register, true},
+			{open, block, false},
+			{unlisted, none, true},
+			{unlisted, allow, true},
+			{unlisted, block, false},
+			{listed, none, false},
+			{listed, allow, true},
+			{listed, register, false},
+			{listed, block, false},
+			{known, none, false},
+			{known, allow, false},
+			{known, register, true},
+			{known, block, false},
 		} {
 			t.Run(c.mode.String()+" "+c.effect.String(), func(t *testing.T) {
 				a := fixture.NewAgent(t, "agent"+strconv.Itoa(i)+".example")

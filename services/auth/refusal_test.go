@@ -25,8 +25,8 @@ const (
 
 // Every parameter of a token request that is missing, doubled or wrong.
 func TestToken_Parameters(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/4.2#48", "poppy-0.1/4.2#49", "poppy-0.1/4.2#59", "poppy-0.1/4.2#65", "poppy-0.1/4.2#66")
-	clausetest.Refuses(t, "poppy-0.1/4.2#7", "poppy-0.1/4.2#9", "poppy-0.1/4.2#11", "poppy-0.1/4.2#12", "poppy-0.1/4.2#13", "poppy-0.1/4.2#58", "poppy-0.1/4.2#59", "poppy-0.1/4.2#65",
+	clausetest.Covers(t, "poppy-0.1/4.2#48", "poppy-0.1/4.2#49", "poppy-0.1/4.2#59", "poppy-0.1/4.2#65", "poppy-0.1/4.2#66", "poppy-0.1/4.2#d26", "poppy-0.1/4.3#d26")
+	clausetest.Refuses(t, "poppy-0.1/4.2#5", "poppy-0.1/4.2#7", "poppy-0.1/4.2#9", "poppy-0.1/4.2#11", "poppy-0.1/4.2#12", "poppy-0.1/4.2#13", "poppy-0.1/4.2#58", "poppy-0.1/4.2#59", "poppy-0.1/4.2#65",
 		"poppy-0.1/4.2#66", "poppy-0.1/4.2#d26", "poppy-0.1/4.3#d26", "poppy-0.1/4.3#45", "poppy-0.1/4#31", "poppy-0.1/4.2#37", "poppy-0.1/4#23", "poppy-0.1/4.1#14")
 	each(t, func(t *testing.T, r *rig) {
 		for name, c := range map[string]struct {
@@ -382,7 +382,7 @@ func privateHeaders() map[string]string {
 
 // The client document and key set of Poppy 4.1, as far as they decide about a Session start.
 func TestToken_AgentDocument(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/4.1#7", "poppy-0.1/4.1#8", "poppy-0.1/4.1#9", "poppy-0.1/4.1#10", "poppy-0.1/4.1#13", "poppy-0.1/4.1#d11", "poppy-0.1/4.1#d43", "poppy-0.1/4.1#12")
+	clausetest.Covers(t, "poppy-0.1/4.1#7", "poppy-0.1/4.1#8", "poppy-0.1/4.1#9", "poppy-0.1/4.1#10", "poppy-0.1/4.1#13", "poppy-0.1/4.1#d11", "poppy-0.1/4.1#d43", "poppy-0.1/4.1#12", "poppy-0.1/4.1#d9")
 	clausetest.Refuses(t, "poppy-0.1/4.1#1", "poppy-0.1/4.1#2", "poppy-0.1/4.1#3", "poppy-0.1/4.1#6", "poppy-0.1/4.1#7", "poppy-0.1/4.1#8", "poppy-0.1/4.1#9", "poppy-0.1/4.1#10", "poppy-0.1/4.1#d9", "poppy-0.1/4.1#d11",
 		"poppy-0.1/4.1#d43", "poppy-0.1/4.2#51")
 	each(t, func(t *testing.T, r *rig) {

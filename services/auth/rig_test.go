@@ -21,7 +21,7 @@ import (
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/auth"
-	"github.com/poppyfield/poppyfield/services/sessions"
+	"github.com/poppyfield/poppyfield/services/sessions" //nolint:depguard // the endpoints are tested on real Sessions
 	"github.com/poppyfield/poppyfield/test/fixture"
 )
 

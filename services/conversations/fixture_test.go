@@ -104,7 +104,7 @@ func (in *installation) serveWeb(t testing.TB, s *conversations.Service) (*httpx
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	srv := httpx.NewServer(httpx.Config{
+	srv := httpx.NewServer(context.WithoutCancel(t.Context()), httpx.Config{
 		Log: in.Log,
 		Handler: httpx.Standard(publicweb.New(in.Directory, s.Routes()), httpx.Options{
 			Name: "public", Log: in.Log, NewID: func() string { return ids.New(ids.Request) }, MaxBody: 1 << 20,

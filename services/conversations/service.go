@@ -157,3 +157,12 @@ func (s *Service) Ready(ctx context.Context) error {
 	_, _, err := s.store.NextCompany(ctx, "")
 	return err
 }
+
+// Waiting returns how many reads are being held.
+func (s *Service) Waiting() int { return s.bells.Listeners() }
+
+// InFlight returns how many deliveries this process is making.
+func (s *Service) InFlight() int { n, _ := s.dispatcher.Load(); return n }
+
+// Delivering reports whether the process still claims deliveries.
+func (s *Service) Delivering() bool { _, running := s.dispatcher.Load(); return running }

@@ -87,7 +87,8 @@ type Config struct {
 	// OTLPEndpoint is a collector's URL; empty exports nothing.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
 
-	bounds discovery.Bounds
+	// Bounds are what Companies get by default and how far they may go; fields left out keep the product's own.
+	Bounds discovery.Bounds `yaml:"bounds"`
 }
 
 // Listener is an HTTP listener; without a certificate it speaks plain HTTP behind a proxy.
@@ -110,7 +111,7 @@ func (l Listener) tls() (*tls.Config, error) {
 }
 
 func loadConfig(path string) (Config, error) {
-	cfg := Config{bounds: discovery.DefaultBounds()}
+	cfg := Config{Bounds: discovery.DefaultBounds()}
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return cfg, err
@@ -145,12 +146,26 @@ func (c *Config) complete() error {
 	if c.HostedDomain == "" {
 		return errors.New("hosted_domain is required")
 	}
-	for _, s := range allServices() {
+	for _, s := range []string{relayName, discoveryName, sessionsName, conversationsName} { // the services that are called
 		if !c.has(s) && c.Internal.Targets[s] == "" {
 			return fmt.Errorf("%s runs elsewhere: internal.targets.%s is required", s, s)
 		}
 	}
+	if c.servesPublic() && c.Public.Listen == "" {
+		return errors.New("public.listen is required")
+	}
+	if c.has(adminName) && c.Admin.Listen == "" {
+		return errors.New("admin.listen is required")
+	}
+	if err := c.Bounds.Sound(); err != nil {
+		return fmt.Errorf("bounds: %w", err)
+	}
 	return nil
+}
+
+// servesPublic reports whether a service of this process has public endpoints.
+func (c *Config) servesPublic() bool {
+	return c.has(discoveryName) || c.has(authName) || c.has(conversationsName)
 }
 
 func fromFile(to *string, path, name string) error {

@@ -125,7 +125,7 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg, fresh, err := devConfig(dir, lis.state.Listen, f)
+	cfg, err := devConfig(dir, lis.state.Listen, f)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	conf := ca.ServerConfig(func(name string) bool {
 		return name == apiHost || strings.HasSuffix(name, "."+devDomain)
 	})
-	p, err := newProcess(ctx, cfg, processOptions{devHosts: devHosts, roots: roots, fresh: fresh, migrate: true, logWriter: os.Stderr, adminTLS: conf})
+	p, err := newProcess(ctx, cfg, processOptions{devHosts: devHosts, roots: roots, migrate: true, logWriter: os.Stderr, adminTLS: conf})
 	if err != nil {
 		return err
 	}
@@ -220,29 +220,26 @@ func byHost(api, public http.Handler) http.Handler {
 	})
 }
 
-func devConfig(dir, listen string, f devFlags) (Config, bool, error) {
+func devConfig(dir, listen string, f devFlags) (Config, error) {
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return Config{}, false, err
+		return Config{}, err
 	}
 	cfg := Config{
 		Services: allServices(), HostedDomain: net.JoinHostPort(devDomain, port), TrustCA: f.trustCA, KeysFile: filepath.Join(dir, "keys"),
-		LogFormat: "text", LogLevel: f.logLevel, bounds: discovery.DefaultBounds(),
+		LogFormat: "text", LogLevel: f.logLevel, Bounds: discovery.DefaultBounds(),
 	}
-	file := filepath.Join(dir, "poppyfield.db")
-	_, err = os.Stat(file)
-	fresh := errors.Is(err, fs.ErrNotExist)
-	cfg.Database.DSN = "sqlite:" + file
+	cfg.Database.DSN = "sqlite:" + filepath.Join(dir, "poppyfield.db")
 	cfg.NATS.storeDir = filepath.Join(dir, "nats")
 	if _, err := keys.LoadOrCreate(cfg.KeysFile); err != nil {
-		return Config{}, false, err
+		return Config{}, err
 	}
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
-		return Config{}, false, err
+		return Config{}, err
 	}
 	cfg.Internal.secret = hex.EncodeToString(raw) // never leaves the process
-	return cfg, fresh, nil
+	return cfg, nil
 }
 
 // keptSecret returns the secret in a file, making both when they are missing.

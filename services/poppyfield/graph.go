@@ -65,10 +65,10 @@ type parts struct {
 	log     *slog.Logger
 	traces  trace.TracerProvider
 	metrics metric.MeterProvider
-	// fresh says that the database was made by this start.
-	fresh bool
 	// adminTLS is the certificate of the gRPC API where the configuration names none.
 	adminTLS *tls.Config
+	// conversations is the configuration of that service.
+	conversations conversations.Config
 }
 
 // graph is the services of this process and how they reach each other and the
@@ -164,7 +164,7 @@ func (g *graph) addDiscovery(context.Context) error {
 	if _, err := g.directory(discoveryName); err != nil {
 		return err
 	}
-	s := discovery.New(discovery.Config{HostedDomain: g.cfg.HostedDomain, Bounds: g.cfg.bounds}, discovery.Deps{
+	s := discovery.New(discovery.Config{HostedDomain: g.cfg.HostedDomain, Bounds: g.cfg.Bounds}, discovery.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Egress: relayv1.NewEgressServiceClient(cc), Deliveries: relayv1.NewDeliveryServiceClient(cc),
 		Now: g.parts.now, Log: g.parts.log,
 	})
@@ -179,8 +179,12 @@ func (g *graph) addSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	fresh, err := sessions.NothingIssued(ctx, g.parts.db)
+	if err != nil {
+		return err
+	}
 	memory, err := replay.Open(ctx, g.parts.bus.JetStream(), replay.Config{
-		Replicas: max(g.cfg.NATS.Replicas, 1), Now: g.parts.now, Ahead: oauth.Skew, Fresh: g.parts.fresh,
+		Replicas: max(g.cfg.NATS.Replicas, 1), Now: g.parts.now, Ahead: oauth.Skew, Fresh: fresh,
 	})
 	if err != nil {
 		return err
@@ -231,7 +235,7 @@ func (g *graph) addConversations(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := conversations.New(conversations.Config{}, conversations.Deps{
+	s, err := conversations.New(g.parts.conversations, conversations.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Directory: dir,
 		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Deliveries: relayv1.NewDeliveryServiceClient(toRelay),
 		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces,

@@ -21,6 +21,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/module"
 	"github.com/poppyfield/poppyfield/internal/platform/telemetry"
+	"github.com/poppyfield/poppyfield/services/conversations"
 )
 
 // stopTimeout bounds a graceful end: long polls answer at once, so what is left are requests and deliveries under way.
@@ -51,10 +52,11 @@ type process struct {
 type processOptions struct {
 	devHosts  egress.DevHosts
 	roots     *x509.CertPool
-	fresh     bool
 	migrate   bool
 	logWriter io.Writer
 	adminTLS  *tls.Config
+	// conversations tunes the background work of that service; zero is its defaults.
+	conversations conversations.Config
 }
 
 // newProcess opens everything and wires the services; nothing serves yet.
@@ -116,7 +118,8 @@ func newProcess(ctx context.Context, cfg Config, o processOptions) (_ *process, 
 	}
 	p.graph, err = newGraph(ctx, cfg, parts{
 		db: p.db, bus: p.bus, keys: ring, egress: p.egress, now: clock.System, log: p.tel.Logger(),
-		traces: p.tel.TracerProvider(), metrics: p.tel.MeterProvider(), fresh: o.fresh, adminTLS: o.adminTLS,
+		traces: p.tel.TracerProvider(), metrics: p.tel.MeterProvider(), adminTLS: o.adminTLS,
+		conversations: o.conversations,
 	})
 	if err != nil {
 		return nil, err

@@ -106,6 +106,7 @@ func TestAdmissionRules(t *testing.T) {
 		for field, bad := range map[string]*adminv1.AdmissionRule{
 			"admission_rule.client_id":   {ClientId: "http://agent.example/a", Effect: adminv1.AdmissionEffect_ADMISSION_EFFECT_BLOCK},
 			"admission_rule.effect":      {ClientId: "https://agent.example/a"},
+			"admission_rule.reason":      {ClientId: "https://agent.example/a", Effect: adminv1.AdmissionEffect_ADMISSION_EFFECT_BLOCK, Reason: "a\x00b"},
 			"admission_rule.expire_time": {ClientId: "https://agent.example/a", Effect: adminv1.AdmissionEffect_ADMISSION_EFFECT_BLOCK, ExpireTime: timestamppb.New(r.Clock.Now())},
 		} {
 			_, err := create(bad)
@@ -157,7 +158,7 @@ func TestListSessions(t *testing.T) {
 		requireReason(t, err, problem.InvalidRequest)
 		require.Nil(t, rules)
 		garbled := base64.RawURLEncoding.EncodeToString([]byte("sessions\n" + parent + "\nx\ny"))
-		for _, token := range []string{"x", "!", tokens[0] + "A", garbled} {
+		for _, token := range []string{"x", "!", tokens[0] + "A", tokens[0] + "AA", garbled} {
 			_, err = r.admin.ListSessions(ctx, &adminv1.ListSessionsRequest{Parent: parent, PageToken: token})
 			requireReason(t, err, problem.InvalidRequest)
 			require.Equal(t, "page_token", problem.As(err).Fields[0].Path)
@@ -186,6 +187,10 @@ func TestEndSession(t *testing.T) {
 		requireReason(t, err, problem.NotFoundReason)
 		_, err = r.admin.EndSession(ctx, &adminv1.EndSessionRequest{Name: r.sessionName("ses_unknown")})
 		requireReason(t, err, problem.NotFoundReason)
+		for _, odd := range []string{"ses_\x00", "SES", "ses_%", "-"} {
+			_, err = r.admin.GetSession(ctx, &adminv1.GetSessionRequest{Name: r.sessionName(odd)})
+			requireReason(t, err, problem.NotFoundReason)
+		}
 		first, err := r.admin.EndSession(ctx, &adminv1.EndSessionRequest{Name: name})
 		require.NoError(t, err)
 		require.Equal(t, adminv1.SessionState_SESSION_STATE_ENDED, first.GetState())

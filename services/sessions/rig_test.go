@@ -114,12 +114,12 @@ func (r *rig) verify(t testing.TB, token string, change func(*use)) (*sessionsv1
 	})
 }
 
-func (r *rig) refused(t testing.TB, token string, reason problem.Reason, change func(*use)) *problem.Error {
+func (r *rig) refused(t testing.TB, token string, reason problem.Reason, change func(*use)) problem.Error {
 	t.Helper()
 	_, err := r.verify(t, token, change)
 	requireReason(t, err, reason)
 	require.NotContains(t, err.Error(), token)
-	return problem.As(err)
+	return *problem.As(err)
 }
 
 func requireReason(t testing.TB, err error, reason problem.Reason) {

@@ -18,7 +18,7 @@ import (
 
 func TestVerify_RightRequest(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4#1", "poppy-0.1/4#7", "poppy-0.1/4#11", "poppy-0.1/4#25", "poppy-0.1/4.3#1", "poppy-0.1/4.3#2", "poppy-0.1/4.3#3", "poppy-0.1/4.3#4", "poppy-0.1/4.3#8", "poppy-0.1/4.3#14",
-		"poppy-0.1/4.3#18", "poppy-0.1/4.3#19", "poppy-0.1/4.3#20", "poppy-0.1/4.3#21", "poppy-0.1/4.3#23", "poppy-0.1/4.3#40", "poppy-0.1/4.3#37", "poppy-0.1/4.3#d28")
+		"poppy-0.1/4.3#18", "poppy-0.1/4.3#19", "poppy-0.1/4.3#20", "poppy-0.1/4.3#21", "poppy-0.1/4.3#23", "poppy-0.1/4.3#40", "poppy-0.1/4.3#37", "poppy-0.1/4.3#d28", "poppy-0.1/4.3#10", "poppy-0.1/4.3#33", "poppy-0.1/4.3#d6", "poppy-0.1/4.3#45", "poppy-0.1/4.3#d26")
 	each(t, func(t *testing.T, r *rig) {
 		opened := r.open(t, nil)
 		for range 3 {
@@ -252,10 +252,11 @@ func TestVerify_Replay(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/4.3#22", "poppy-0.1/4.3#10", "poppy-0.1/4.3#d44", "poppy-0.1/4.3#d7")
 	each(t, func(t *testing.T, r *rig) {
 		token := r.open(t, nil).GetAccessToken()
-		jti := []fixture.Change{fixture.Claim("jti", "e1j3V_bKic8-LAEB")}
+		id := fixture.Claim("jti", "e1j3V_bKic8-LAEB")
+		jti := []fixture.Change{id}
 		// A thief who has the token and guesses the jti, but not the key, burns nothing.
 		r.refused(t, token, problem.InvalidDPoPProof, func(u *use) { u.signer, u.proof = fixture.NewKey(t), jti })
-		r.refused(t, token, problem.InvalidDPoPProof, func(u *use) { u.proof = append(jti, fixture.Claim("htm", "POST")) })
+		r.refused(t, token, problem.InvalidDPoPProof, func(u *use) { u.proof = []fixture.Change{id, fixture.Claim("htm", "POST")} })
 		_, err := r.verify(t, token, func(u *use) { u.proof = jti })
 		require.NoError(t, err)
 		r.refused(t, token, problem.InvalidDPoPProof, func(u *use) { u.proof = jti })

@@ -157,6 +157,13 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
+// Build makes the server's binary, where it is not there yet: for callers that have no
+// network to fetch modules from when they start a server.
+func Build(ctx context.Context) error {
+	_, err := build(ctx)
+	return err
+}
+
 // build returns the server's binary, which the first call on a machine builds. The
 // file appears when it is whole, so test binaries that build at once do no harm.
 func build(ctx context.Context) (string, error) {

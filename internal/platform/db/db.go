@@ -160,6 +160,7 @@ const (
 	ClaimDeadlines Reason = "find Companies with due work"
 	TakeDomain     Reason = "find the Company that has a domain"
 	Prune          Reason = "drop expired rows"
+	FirstStart     Reason = "see whether anything was ever accepted"
 )
 
 // SystemWrite is Write across all Companies.

@@ -54,7 +54,7 @@ func blocksV4() []block {
 }
 
 // blocksV6 lists the IANA IPv6 Special-Purpose Address Registry (RFC 6890 and its
-// updates). The only entry left out is 64:ff9b::/96, see checkV6. Globally
+// updates). The only entry left out is 64:ff9b::/96, see Guard.refusalV6. Globally
 // reachable entries are refused for the reason that blocksV4 gives.
 func blocksV6() []block {
 	return blocks([][2]string{

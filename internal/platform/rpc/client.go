@@ -27,6 +27,7 @@ type ClientConfig struct {
 // Dial returns a connection to the internal server at addr. It doesn't wait for it to be there.
 func Dial(addr string, cfg ClientConfig) (*grpc.ClientConn, error) {
 	return dial(addr, cfg,
+		grpc.WithNoProxy(), // internal calls never leave by a proxy of the environment
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}, MinConnectTimeout: 2 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))

@@ -97,8 +97,12 @@ func TestBuild_MethodThatLeavesSomethingOpen(t *testing.T) {
 			proto.ClearExtension(m.Options, adminv1.E_Rule)
 		}, "has no rule"},
 		"no options at all": {func(m *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, _ *annotations.HttpRule) { m.Options = nil }, "has no rule"},
-		"no permission":     {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) { r.Permission = "" }, "permission"},
-		"odd permission":    {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) { r.Permission = "*" }, "permission"},
+		"no permission": {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) {
+			r.Permission = ""
+		}, "permission"},
+		"odd permission": {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) {
+			r.Permission = "*"
+		}, "permission"},
 		"no audience": {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) {
 			r.Audience = adminv1.Audience_AUDIENCE_UNSPECIFIED
 		}, "no audience"},
@@ -118,7 +122,9 @@ func TestBuild_MethodThatLeavesSomethingOpen(t *testing.T) {
 		"two routes": {func(_ *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, h *annotations.HttpRule) {
 			h.AdditionalBindings = []*annotations.HttpRule{{Pattern: &annotations.HttpRule_Get{Get: "/v1/things"}}}
 		}, "more than one form"},
-		"body that is no field": {func(_ *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, h *annotations.HttpRule) { h.Body = "thing" }, "no message"},
+		"body that is no field": {func(_ *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, h *annotations.HttpRule) {
+			h.Body = "thing"
+		}, "no message"},
 		"a stream": {func(m *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, _ *annotations.HttpRule) {
 			m.ServerStreaming = proto.Bool(true)
 		}, "streams"},

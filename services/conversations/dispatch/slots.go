@@ -101,3 +101,10 @@ func (d *Dispatcher) busy() (companies []string, free bool) {
 	}
 	return companies, d.running && d.total < d.cfg.Total
 }
+
+// Load returns how many slots are in use, and whether more may be taken.
+func (d *Dispatcher) Load() (inUse int, running bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.total, d.running
+}

@@ -131,6 +131,7 @@ type App struct {
 	now          clock.Clock
 	bounds       Bounds
 	hostedDomain string
+	lookTime     time.Duration
 	changed      func(ctx context.Context, companyID string)
 }
 
@@ -139,11 +140,16 @@ type Config struct {
 	// HostedDomain, with an optional port, is where issuers are made when a Company names none: https://{slug}.{HostedDomain}.
 	HostedDomain string
 	Bounds       Bounds
+	// LookTime is how long one look at a domain may take, since somebody is waiting for it; 0 means 10 s.
+	LookTime time.Duration
 }
 
 // New makes the use cases. changed is called after every committed change of a Company.
 func New(cfg Config, store Store, egress Egress, now clock.Clock, changed func(ctx context.Context, companyID string)) *App {
-	return &App{store: store, egress: egress, now: now, bounds: cfg.Bounds, hostedDomain: cfg.HostedDomain, changed: changed}
+	if cfg.LookTime == 0 {
+		cfg.LookTime = 10 * time.Second
+	}
+	return &App{store: store, egress: egress, now: now, bounds: cfg.Bounds, hostedDomain: cfg.HostedDomain, lookTime: cfg.LookTime, changed: changed}
 }
 
 // Bounds returns the operator's bounds.

@@ -70,9 +70,6 @@ const (
 	lastRecheck  = 6 * time.Hour
 )
 
-// lookTime is how long one look at a domain may take: somebody is waiting for it.
-const lookTime = 10 * time.Second
-
 // CheckDomain looks at DNS and at the redirect, records what it saw, and verifies the
 // domain when either proves control. A verified domain stays verified.
 func (a *App) CheckDomain(ctx context.Context, scope tenancy.Scope, id string) (Domain, error) {
@@ -119,7 +116,7 @@ func (a *App) CheckDomain(ctx context.Context, scope tenancy.Scope, id string) (
 // look tries both methods at once. Only egress itself failing is an error; a domain
 // that can't be looked at in time is something seen.
 func (a *App) look(ctx context.Context, d Domain, target string) (txt, redirect Observation, err error) {
-	inner, cancel := context.WithTimeout(ctx, lookTime)
+	inner, cancel := context.WithTimeout(ctx, a.lookTime)
 	defer cancel()
 	var txtErr, redirectErr error
 	var both sync.WaitGroup
@@ -129,7 +126,7 @@ func (a *App) look(ctx context.Context, d Domain, target string) (txt, redirect 
 	if err := errors.Join(txtErr, redirectErr); err != nil && (ctx.Err() != nil || inner.Err() == nil) {
 		return Observation{}, Observation{}, err
 	}
-	const late = "no answer within 10 s"
+	late := "no answer within " + a.lookTime.String()
 	if txtErr != nil {
 		txt.Detail = late
 	}

@@ -9,17 +9,29 @@ import (
 
 // Limits are a Company's lifetimes, rates and deadlines. A zero field means the installation's default.
 type Limits struct {
-	SessionTokenLifetime     time.Duration `json:"session_token_lifetime,omitempty"`
-	SessionIdleLifetime      time.Duration `json:"session_idle_lifetime,omitempty"`
-	EventRetention           time.Duration `json:"event_retention,omitempty"`
-	ConversationIdleLifetime time.Duration `json:"conversation_idle_lifetime,omitempty"`
-	AnswerDeadline           time.Duration `json:"answer_deadline,omitempty"`
-	SessionStartsPerMinute   int           `json:"session_starts_per_minute,omitempty"`
-	RequestsPerMinute        int           `json:"requests_per_minute,omitempty"`
+	SessionTokenLifetime     time.Duration `json:"session_token_lifetime,omitempty" yaml:"session_token_lifetime"`
+	SessionIdleLifetime      time.Duration `json:"session_idle_lifetime,omitempty" yaml:"session_idle_lifetime"`
+	EventRetention           time.Duration `json:"event_retention,omitempty" yaml:"event_retention"`
+	ConversationIdleLifetime time.Duration `json:"conversation_idle_lifetime,omitempty" yaml:"conversation_idle_lifetime"`
+	AnswerDeadline           time.Duration `json:"answer_deadline,omitempty" yaml:"answer_deadline"`
+	SessionStartsPerMinute   int           `json:"session_starts_per_minute,omitempty" yaml:"session_starts_per_minute"`
+	RequestsPerMinute        int           `json:"requests_per_minute,omitempty" yaml:"requests_per_minute"`
 }
 
 // Bounds are the operator's: what a Company gets by default, and how far it may go either way.
-type Bounds struct{ Default, Min, Max Limits }
+type Bounds struct {
+	Default Limits `yaml:"default"`
+	Min     Limits `yaml:"min"`
+	Max     Limits `yaml:"max"`
+}
+
+// Sound fails when a default is not within its own bounds.
+func (b Bounds) Sound() error {
+	if err := b.Check(b.Default); err != nil {
+		return fmt.Errorf("default %w", err)
+	}
+	return nil
+}
 
 // DefaultBounds are the bounds of an installation that sets none. Session Tokens
 // last hours and not days (Poppy 4.2).

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -101,6 +102,9 @@ func (a *App) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) (s
 	}
 	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now) {
 		return store.Rule{}, badField("admission_rule.expire_time", "is in the past")
+	}
+	if strings.ContainsRune(r.Reason, 0) {
+		return store.Rule{}, badField("admission_rule.reason", "holds a NUL")
 	}
 	r.ID, r.CreatedAt = ids.New(ids.AdmissionRule), now
 	saved, err := a.Store.PutRule(ctx, scope, r)

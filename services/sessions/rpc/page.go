@@ -34,7 +34,7 @@ func parsePageToken(token, list, parent string, n int) ([]string, error) {
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	parts := strings.Split(string(raw), "\n")
-	if err != nil || len(parts) != n+2 || parts[0] != list || parts[1] != parent {
+	if err != nil || len(parts) != n+2 || parts[0] != list || parts[1] != parent || !isID(parts[len(parts)-1]) {
 		return nil, badPageToken()
 	}
 	return parts[2:], nil
@@ -49,10 +49,20 @@ func badPageToken() error {
 // other Company's name is not found, like one that never was.
 func below(scope tenancy.Scope, name, prefix string) (string, error) {
 	rest, ok := strings.CutPrefix(name, scope.Name()+"/"+prefix)
-	if !ok || strings.Contains(rest, "/") {
+	if !ok || !isID(rest) {
 		return "", notFound()
 	}
 	return rest, nil
+}
+
+// isID reports whether s may be an id of ours. Nothing else reaches a query.
+func isID(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 func checkParent(scope tenancy.Scope, parent string) error {

@@ -90,7 +90,7 @@ func placeOf(token, parent string) (store.Place, error) {
 		return store.Place{}, err
 	}
 	micros, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil || parts[1] == "" {
+	if err != nil {
 		return store.Place{}, badPageToken()
 	}
 	return store.Place{CreatedAt: time.UnixMicro(micros).UTC(), ID: parts[1]}, nil

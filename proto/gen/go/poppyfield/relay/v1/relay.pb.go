@@ -420,7 +420,7 @@ type DeliverResponse struct {
 	Messages []*AnswerMessage       `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
 	// HTTP status, 0 where there was none.
 	Status int32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Stable reason such as "http_500", "redirect_not_followed", "dns", "timeout", "bad_answer".
+	// Stable reason such as "status 500", "redirect not followed", "name not resolved" or "no answer in time".
 	Reason        string               `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
