@@ -157,9 +157,9 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 	_, _ = rand.Read(secret) // never fails
 	cfg.Internal.secret = hex.EncodeToString(secret)
 	// An operator may set bounds; these let a test see the end of what lasts for days.
-	cfg.bounds = discovery.DefaultBounds()
-	cfg.bounds.Min.SessionTokenLifetime, cfg.bounds.Min.EventRetention = time.Second, time.Second
-	cfg.bounds.Min.ConversationIdleLifetime, cfg.bounds.Min.AnswerDeadline = time.Second, 200*time.Millisecond
+	cfg.Bounds = discovery.DefaultBounds()
+	cfg.Bounds.Min.SessionTokenLifetime, cfg.Bounds.Min.EventRetention = time.Second, time.Second
+	cfg.Bounds.Min.ConversationIdleLifetime, cfg.Bounds.Min.AnswerDeadline = time.Second, 200*time.Millisecond
 
 	devHosts, err := egress.ParseDevHosts(outside.DevHosts())
 	require.NoError(t, err)
