@@ -23,7 +23,6 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
-	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -128,7 +127,6 @@ type api struct {
 	clock    *clock.Manual
 	svc      *admin.Service
 	http     *httptest.Server
-	drainer  *httpx.Drainer
 	conn     *grpc.ClientConn
 	log      *buffer
 	operator string // an operator's key
@@ -170,8 +168,7 @@ func start(t testing.TB, d *db.DB, cfg admin.Config) *api {
 	require.NoError(t, err)
 	require.NoError(t, a.svc.Start(t.Context()))
 	a.http = httptest.NewServer(a.svc.HTTP())
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	lis := listen(t)
 	served := make(chan error, 1)
 	go func() { served <- a.svc.ServeGRPC(lis) }()
 	a.conn, err = grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -268,4 +265,11 @@ func (a *api) do(t testing.TB, req *http.Request) answer {
 func as(t testing.TB, key string) context.Context {
 	t.Helper()
 	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return lis
 }

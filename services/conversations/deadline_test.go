@@ -187,6 +187,7 @@ func TestPrune_KeepsWhatIsStillToBeDelivered(t *testing.T) {
 		in.Clock.Advance(time.Hour)
 		in.backend.await(t, 2)
 		in.backend.always(says("ok"))
+		eventually(t, func() bool { return in.deliveries(t, id)[0].LeaseOwner == "" }, "it is put off")
 		in.Clock.Advance(time.Minute)
 		eventually(t, func() bool { return in.delivered(t, id) || len(in.deliveries(t, id)) == 0 }, "it is delivered")
 		hooks := in.backend.webhooks()

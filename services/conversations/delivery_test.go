@@ -372,6 +372,9 @@ func TestDelivery_AHangingCompanyDelaysNobodyElse(t *testing.T) {
 
 func TestWH06_NothingIsLostWhileNATSIsAway(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
+		other := in.replica(t, dispatch.Config{})
+		start(t, other)
+		_, address := in.serveWeb(t, other)
 		in.Bus.Close()
 		u := in.user("usr_1")
 		for i := range 20 {
@@ -379,9 +382,6 @@ func TestWH06_NothingIsLostWhileNATSIsAway(t *testing.T) {
 			require.Equal(t, []string{"user: hello", "=working", "company: echo: hello", "=idle"}, got.told())
 		}
 		// A change that another process makes is seen without a doorbell too.
-		other := in.replica(t, dispatch.Config{})
-		start(t, other)
-		_, address := in.serveWeb(t, other)
 		id := u.start(t, "msg_a", "hello")
 		far := u.again()
 		far.address = address

@@ -13,8 +13,8 @@ import (
 // requests are one request to each endpoint of a conversation.
 func requests(id string) map[string][3]string {
 	return map[string][3]string{
-		"start":    {http.MethodPost, endpoint, text("msg_x", "hello")},
-		"messages": {http.MethodPost, endpoint + "/" + id + "/messages", text("msg_x", "hello")},
+		"start":    {http.MethodPost, endpoint, text("msg_s", "hello")},
+		"messages": {http.MethodPost, endpoint + "/" + id + "/messages", text("msg_m", "hello")},
 		"events":   {http.MethodGet, endpoint + "/" + id + "/events", ""},
 		"close":    {http.MethodPost, endpoint + "/" + id + "/close", "{}"},
 	}

@@ -102,7 +102,7 @@ func TestLP03_WaitValues(t *testing.T) {
 		clausetest.Refuses(t, "poppy-0.1/7.5#d18", "poppy-0.1/7.3#d18", "poppy-0.1/7.2#10")
 		u := in.user("usr_1")
 		got := u.start(t, "msg_1", "hello")
-		for _, wait := range []string{"-1", "abc", "", "1.5", "1e9", "+1", "0x1", " 1", "1&wait=1", "1&wait=2"} {
+		for _, wait := range []string{"-1", "abc", "", "1.5", "1e9", "%2B1", "0x1", "%201", "1&wait=1", "1&wait=2"} {
 			for _, send := range []func() answer{
 				func() answer { return u.read(t, got.ConversationID, "?wait="+wait) },
 				func() answer { return u.send(t, got.ConversationID, "?wait="+wait, text("msg_2", "x")) },
@@ -216,7 +216,7 @@ func TestLP01_ClientsThatGoAwayLeaveNothingBehind(t *testing.T) {
 			})
 		}
 		eventually(t, func() bool { return in.service.Waiting() == n }, "all wait")
-		require.Zero(t, in.DB.Raw().Stats().InUse, "a waiting read holds a database connection")
+		eventually(t, func() bool { return in.DB.Raw().Stats().InUse == 0 }, "a waiting read holds no database connection")
 		cancel()
 		wg.Wait()
 		eventually(t, func() bool { return in.service.Waiting() == 0 }, "all listeners are gone")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -182,6 +181,158 @@ func TestMissing_OneAnswerForEverything(t *testing.T) {
 		"path parameter in the domain": base + "/poppy/noodle.example;x/poppy.json",
 	} {
 		requireMissing(t, r.get(t, url), what)
-		requireMissing(t, r.ask(t, http.MethodOptions, url, "Origin", "https://a.example", "Access-Control-Request-Method", "POST"), "OPTIONS "+what)
 	}
+}
+
+func TestMissing_SameForEveryMethodOfAnUnknownHost(t *testing.T) {
+	r := newRig(t)
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions, http.MethodDelete, "PROPFIND"} {
+		requireMissing(t, r.ask(t, method, "https://unknown.example/.well-known/oauth-authorization-server"), method)
+	}
+}
+
+func TestMD05_CachingAndCORS(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/3.2#4", "poppy-0.1/3#8")
+	r := newRig(t)
+	c := r.company(t, "noodle", "", "noodle.example")
+	for _, url := range []string{documentURL(t, c, "noodle.example"), c.issuer.MetadataURL(), c.issuer.WebhookKeysURL()} {
+		w := r.get(t, url, "Origin", "https://anywhere.example")
+		require.Equal(t, http.StatusOK, w.Code)
+		h := w.Header()
+		require.Equal(t, "*", h.Get("Access-Control-Allow-Origin"))
+		require.Empty(t, h.Get("Access-Control-Allow-Credentials"))
+		require.Equal(t, "public, max-age=300", h.Get("Cache-Control"))
+		require.Equal(t, strconv.Itoa(w.Body.Len()), h.Get("Content-Length"))
+		require.Empty(t, h.Get("Set-Cookie"))
+		require.Empty(t, h.Get("Location"))
+		etag := h.Get("ETag")
+		require.Regexp(t, `^"[A-Za-z0-9_-]{22}"$`, etag)
+
+		head := r.ask(t, http.MethodHead, url, "Origin", "https://anywhere.example")
+		require.Equal(t, http.StatusOK, head.Code)
+		require.Equal(t, h, head.Header())
+		require.Zero(t, head.Body.Len())
+
+		for _, same := range []string{etag, "W/" + etag, `"other", ` + etag, "*"} {
+			for _, method := range []string{http.MethodGet, http.MethodHead} {
+				w := r.ask(t, method, url, "If-None-Match", same)
+				require.Equal(t, http.StatusNotModified, w.Code, same)
+				require.Equal(t, etag, w.Header().Get("ETag"))
+				require.Equal(t, "public, max-age=300", w.Header().Get("Cache-Control"))
+				require.Equal(t, "*", w.Header().Get("Access-Control-Allow-Origin"))
+				require.Zero(t, w.Body.Len())
+			}
+		}
+		for _, other := range []string{`"other"`, etag[1 : len(etag)-1], "garbage"} {
+			require.Equal(t, http.StatusOK, r.get(t, url, "If-None-Match", other).Code, other)
+		}
+		w = r.get(t, url, "If-None-Match", `"a"`, "If-None-Match", etag)
+		require.Equal(t, http.StatusNotModified, w.Code)
+
+		w = r.ask(t, http.MethodOptions, url, "Origin", "https://anywhere.example", "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "if-none-match")
+		require.Equal(t, http.StatusNoContent, w.Code)
+		require.Equal(t, "*", w.Header().Get("Access-Control-Allow-Origin"))
+		require.Equal(t, "GET, HEAD", w.Header().Get("Access-Control-Allow-Methods"))
+		require.Equal(t, "If-None-Match", w.Header().Get("Access-Control-Allow-Headers"))
+		require.Empty(t, w.Header().Get("Access-Control-Allow-Credentials"))
+	}
+}
+
+func TestMD05_ETagChangesWithTheDocument(t *testing.T) {
+	r := newRig(t)
+	c := r.company(t, "noodle", "", "noodle.example", "soup.example")
+	url := documentURL(t, c, "noodle.example")
+	first := r.get(t, url).Header().Get("ETag")
+	require.NotEqual(t, first, r.get(t, documentURL(t, c, "soup.example")).Header().Get("ETag"))
+	r.settings(t, c, &adminv1.DiscoverySettings{OrganizationName: "Renamed"})
+	w := r.get(t, url, "If-None-Match", first)
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), "Renamed")
+	// A change that isn't seen in the document keeps it.
+	second := w.Header().Get("ETag")
+	r.verify(t, c, "other.example")
+	require.Equal(t, http.StatusNotModified, r.get(t, url, "If-None-Match", second).Code)
+}
+
+func TestMD05_RemovedDomainIsGoneAtTheNextRequest(t *testing.T) {
+	clausetest.Refuses(t, "poppy-0.1/3.2#5", "poppy-0.1/3#d1")
+	each(t, func(t *testing.T, r *rig) {
+		c := r.company(t, "noodle", "", "stays.example")
+		name := r.verify(t, c, "leaves.example")
+		require.Contains(t, string(r.fetch(t, c.issuer.MetadataURL())), "leaves.example")
+		require.Equal(t, http.StatusOK, r.get(t, documentURL(t, c, "leaves.example")).Code)
+		_, err := r.domains.DeleteDomain(c.ctx(t), &adminv1.DeleteDomainRequest{Name: name})
+		require.NoError(t, err)
+		// The clock stands still: only the bus can have told.
+		require.Eventually(t, func() bool {
+			return r.get(t, documentURL(t, c, "leaves.example")).Code == http.StatusNotFound
+		}, 10*time.Second, time.Millisecond)
+		requireMissing(t, r.get(t, documentURL(t, c, "leaves.example")), "removed domain")
+		require.NotContains(t, string(r.fetch(t, c.issuer.MetadataURL())), "leaves.example")
+		r.fetch(t, documentURL(t, c, "stays.example"))
+	})
+}
+
+func TestMD05_RemovedDomainIsGoneWithinASecondOfSilence(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		r := newRigOn(t, d, options{silent: true})
+		c := r.company(t, "noodle", "", "stays.example")
+		name := r.verify(t, c, "leaves.example")
+		url := documentURL(t, c, "leaves.example")
+		r.fetch(t, url)
+		_, err := r.domains.DeleteDomain(c.ctx(t), &adminv1.DeleteDomainRequest{Name: name})
+		require.NoError(t, err)
+		r.clock.Advance(time.Second)
+		requireMissing(t, r.get(t, url), "removed domain")
+		require.NotContains(t, string(r.fetch(t, c.issuer.MetadataURL())), "leaves.example")
+
+		_, err = r.companies.DisableCompany(c.ctx(t), &adminv1.DisableCompanyRequest{Name: c.name})
+		require.NoError(t, err)
+		r.clock.Advance(time.Second)
+		requireMissing(t, r.get(t, c.issuer.MetadataURL()), "disabled Company")
+		_, err = r.companies.EnableCompany(c.ctx(t), &adminv1.EnableCompanyRequest{Name: c.name})
+		require.NoError(t, err)
+		r.clock.Advance(time.Second)
+		r.fetch(t, documentURL(t, c, "stays.example"))
+	})
+}
+
+func TestWebhookKeys_OfEachCompany(t *testing.T) {
+	r := newRig(t)
+	a, b := r.company(t, "a", ""), r.company(t, "b", "https://host.example/t/b")
+	key := func(c tenant, id string, seed byte) string {
+		k, err := webhook.NewPrivateKey([]byte(string(make([]byte, 31)) + string(rune(seed))))
+		require.NoError(t, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.keys[c.scope.CompanyID()] = append(r.keys[c.scope.CompanyID()], &relayv1.PublicKey{Id: id, PublicKey: k.Public().String()})
+		return k.Public().String()
+	}
+	first, other := key(a, "whs_1", 1), key(b, "whs_2", 2)
+	read := func(c tenant) []string {
+		set, err := webhook.ParseKeySet(r.fetch(t, c.issuer.WebhookKeysURL()))
+		require.NoError(t, err)
+		var out []string
+		for _, k := range set {
+			out = append(out, k.Key.String())
+		}
+		return out
+	}
+	require.Equal(t, []string{first}, read(a))
+	require.Equal(t, []string{other}, read(b))
+
+	// Asked for once in a while, however many ask for them.
+	asked := r.asked
+	read(a)
+	require.Equal(t, asked, r.asked)
+	second := key(a, "whs_3", 3)
+	r.clock.Advance(11 * time.Second)
+	require.Equal(t, []string{first, second}, read(a))
+	require.Equal(t, []string{other}, read(b))
+}
+
+func TestWebhookKeys_EmptyList(t *testing.T) {
+	r := newRig(t)
+	c := r.company(t, "noodle", "")
+	require.JSONEq(t, `{"keys":[]}`, string(r.fetch(t, c.issuer.WebhookKeysURL())))
 }

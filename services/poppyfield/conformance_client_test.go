@@ -20,14 +20,23 @@ import (
 	"github.com/poppyfield/poppyfield/test/fixture"
 )
 
-// newClient is a client of the Internet: every name leads to the installation.
-func (in *installation) newClient(t testing.TB, roots *x509.CertPool) *http.Client {
+// newClient is a client of the Internet: the names of the world lead there, every
+// other to the installation. It follows no redirect.
+func (in *installation) newClient(t testing.TB, roots *x509.CertPool, world map[string]string) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			host, _, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			to := in.address
+			if at, ok := world[host]; ok {
+				to = at
+			}
 			var d net.Dialer
-			return d.DialContext(ctx, network, in.address)
+			return d.DialContext(ctx, network, to)
 		},
 		ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64,
 	}
@@ -352,4 +361,18 @@ func (in *installation) rawRequest(t testing.TB, sni, text string) []byte {
 	var out bytes.Buffer
 	_, _ = io.Copy(&out, conn) // the server may cut the connection
 	return out.Bytes()
+}
+
+func now() time.Time { return time.Now() }
+
+// proofFor is a proof of the Session's key and token for another request.
+func (s *session) proofFor(t testing.TB, method, u string, change ...fixture.Change) string {
+	t.Helper()
+	return fixture.Proof(t, s.key, method, u, s.token, now(), change...)
+}
+
+// rootProof is a proof for a token endpoint that isn't the Company's.
+func (s *session) rootProof(t testing.TB, u string) string {
+	t.Helper()
+	return fixture.Proof(t, s.key, http.MethodPost, u, "", now())
 }

@@ -140,7 +140,7 @@ func (in *installation) shop(t testing.TB) string {
 func (co *company) own(t testing.TB, domain string) answer {
 	t.Helper()
 	made := co.admin(t, http.MethodPost, co.name+"/domains", object{"domain": domain}).is(t, http.StatusOK, "")
-	co.in.web.put(domain+"/.well-known/poppy.json", redirect(made.str("redirect_target")))
+	co.in.web.put(made.str("domain")+"/.well-known/poppy.json", redirect(made.str("redirect_target")))
 	got := co.admin(t, http.MethodPost, made.str("name")+":check", object{}).is(t, http.StatusOK, "")
 	require.Equal(t, "DOMAIN_STATE_VERIFIED", got.str("state"), "%s", got.raw)
 	// Every process hears of it by the bus.

@@ -185,7 +185,14 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 		}
 	}()
 	require.NoError(t, in.process.whenReady(t.Context()))
-	in.client = in.newClient(t, in.ca.Pool())
+	outsideCA, err := os.ReadFile(outside.CAFile)
+	require.NoError(t, err)
+	world := map[string]string{}
+	for _, h := range outside.DevHosts() {
+		name, at, _ := strings.Cut(h, "=")
+		world[name] = at
+	}
+	in.client = in.newClient(t, pool(t, in.ca.PEM(), outsideCA), world)
 	return in
 }
 

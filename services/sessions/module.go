@@ -66,7 +66,9 @@ func New(cfg Config, d Deps) (*Service, error) {
 
 // NothingIssued reports whether the installation has accepted nothing yet: a replay
 // memory that begins then has forgotten nothing (replay.Config.Fresh).
-func NothingIssued(ctx context.Context, d *db.DB) (bool, error) { return entstore.NothingIssued(ctx, d) }
+func NothingIssued(ctx context.Context, d *db.DB) (bool, error) {
+	return entstore.NothingIssued(ctx, d)
+}
 
 // Register puts sessions.v1.SessionsService, admin.v1.AdmissionService and admin.v1.SessionService on r.
 func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.Register(r, s.app) }

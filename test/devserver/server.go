@@ -43,8 +43,10 @@ type Ready struct {
 	ConsoleOrigin     string            `json:"console_origin"`
 	APIOrigin         string            `json:"api_origin"`
 	GRPCAddress       string            `json:"grpc_address"`
+	MetricsOrigin     string            `json:"metrics_origin"`
 	CAFile            string            `json:"ca_file"`
 	DemoDomain        string            `json:"demo_domain"`
+	DemoIssuer        string            `json:"demo_issuer"`
 	OperatorAPIKey    string            `json:"operator_api_key"`
 	DemoCompany       string            `json:"demo_company"`
 	DemoCompanyAPIKey string            `json:"demo_company_api_key"`
@@ -66,7 +68,7 @@ type Server struct {
 // the end of the server's log is shown.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	binary, err := findBinary()
+	binary, err := FindBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,8 @@ func (s *Server) logged() []byte {
 	return text[max(0, len(text)-16<<10):]
 }
 
-func findBinary() (string, error) {
+// FindBinary returns the path of the binary under test.
+func FindBinary() (string, error) {
 	binary := os.Getenv(Binary)
 	if binary == "" {
 		_, file, _, _ := runtime.Caller(0)

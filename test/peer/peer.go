@@ -51,7 +51,7 @@ func newCertificate(dir string, names []string) (Certificate, error) {
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	if err != nil {
@@ -83,15 +83,21 @@ type Host struct {
 	addr  string
 }
 
-// Start serves handler as all of names until the test ends.
+// Start serves handler as all of names, on a free port of loopback, until the test ends.
 func Start(t testing.TB, handler http.Handler, names ...string) *Host {
+	t.Helper()
+	return StartAt(t, "127.0.0.1:0", handler, names...)
+}
+
+// StartAt is Start at an address, ip:port, that the names lead to by themselves.
+func StartAt(t testing.TB, address string, handler http.Handler, names ...string) *Host {
 	t.Helper()
 	c := NewCertificate(t, names...)
 	pair, err := tls.LoadX509KeyPair(c.Chain, c.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp4", "127.0.0.1:0", &tls.Config{
+	l, err := tls.Listen("tcp4", address, &tls.Config{
 		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 	})
 	if err != nil {

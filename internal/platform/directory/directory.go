@@ -150,6 +150,7 @@ func (c *Client) get(ctx context.Context, key string, load func(context.Context)
 		defer cancel()
 		snaps, err := load(ctx)
 		if problem.Is(err, problem.NotFoundReason) {
+			c.keep(key, epoch, entry{nil, at})
 			return entry{nil, at}, nil
 		}
 		if err != nil {
@@ -157,12 +158,13 @@ func (c *Client) get(ctx context.Context, key string, load func(context.Context)
 		}
 		companies := make([]*Company, 0, len(snaps))
 		for _, s := range snaps {
-			c, err := fromSnapshot(s)
+			one, err := fromSnapshot(s)
 			if err != nil {
 				return nil, err
 			}
-			companies = append(companies, c)
+			companies = append(companies, one)
 		}
+		c.keep(key, epoch, entry{companies, at})
 		return entry{companies, at}, nil
 	})
 	var got singleflight.Result
@@ -178,15 +180,20 @@ func (c *Client) get(ctx context.Context, key string, load func(context.Context)
 	if now.Sub(e.at) >= MaxAge { // joined a load that had been under way for too long already
 		return c.get(ctx, key, load)
 	}
-	c.mu.Lock()
-	if c.epoch == epoch {
-		if len(c.entries) >= maxEntries {
-			clear(c.entries)
-		}
-		c.entries[key] = e
-	}
-	c.mu.Unlock()
 	return e.companies, nil
+}
+
+// keep remembers e unless the epoch it is of has ended.
+func (c *Client) keep(key string, epoch uint64, e entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch != epoch {
+		return
+	}
+	if len(c.entries) >= maxEntries {
+		clear(c.entries)
+	}
+	c.entries[key] = e
 }
 
 func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {

@@ -39,14 +39,14 @@ func (s *Answers) Claim(ctx context.Context, id, method string, hash []byte, now
 		case ent.IsNotFound(err):
 		case err != nil:
 			return err
-		case row.CreatedAt.Before(forgotten), row.Response == nil && row.CreatedAt.Before(abandoned) && same(row, method, hash):
+		case row.CreatedAt.Before(forgotten), !answered(row) && row.CreatedAt.Before(abandoned) && same(row, method, hash):
 			if err := tx.AnsweredRequest.DeleteOneID(id).Exec(ctx); err != nil {
 				return err
 			}
 		case !same(row, method, hash):
 			standing = Other
 			return nil
-		case row.Response == nil:
+		case !answered(row):
 			standing = Pending
 			return nil
 		default:
@@ -65,6 +65,9 @@ func (s *Answers) Claim(ctx context.Context, id, method string, hash []byte, now
 func same(row *ent.AnsweredRequest, method string, hash []byte) bool {
 	return row.Method == method && bytes.Equal(row.RequestHash, hash)
 }
+
+// answered reports whether row holds an answer; NULL is read as a pointer to nothing.
+func answered(row *ent.AnsweredRequest) bool { return row.Response != nil && len(*row.Response) > 0 }
 
 // Save keeps the sealed answer to a claimed request.
 func (s *Answers) Save(ctx context.Context, id string, response []byte) error {

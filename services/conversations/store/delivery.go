@@ -79,7 +79,7 @@ func pending(s *sql.Selector) { s.Where(sql.ExprP("state = 'pending'")) }
 // They are done in order, so the newest one tells.
 func (t Tx) HasPending(ctx context.Context, conversationID string) (bool, error) {
 	row, err := t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID)).
-		Order(entdelivery.BySequence(sql.OrderDesc())).Limit(1).Select(entdelivery.FieldState).Only(ctx)
+		Order(entdelivery.BySequence(sql.OrderDesc())).Select(entdelivery.FieldState).First(ctx)
 	if ent.IsNotFound(err) {
 		return false, nil
 	}

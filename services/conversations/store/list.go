@@ -64,7 +64,7 @@ func (t Tx) Count(ctx context.Context, f Filter) (n int, exact bool, err error) 
 // Newest returns the newest update time of any conversation; zero where there is none.
 func (t Tx) Newest(ctx context.Context) (time.Time, error) {
 	// Every change that a list shows adds an event, but for a merged context alone, which is a message too.
-	row, err := t.tx.Conversation.Query().Order(entconversation.ByLastEventAt(sql.OrderDesc())).Limit(1).Select(entconversation.FieldUpdatedAt).Only(ctx)
+	row, err := t.tx.Conversation.Query().Order(entconversation.ByLastEventAt(sql.OrderDesc())).Select(entconversation.FieldUpdatedAt).First(ctx)
 	if ent.IsNotFound(err) {
 		return time.Time{}, nil
 	}

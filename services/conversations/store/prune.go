@@ -36,7 +36,7 @@ func undelivered(s *sql.Selector) {
 // It reports whether anything went.
 func (t Tx) Prune(ctx context.Context, c *Conversation, before time.Time) (bool, error) {
 	last, err := t.tx.Event.Query().Where(entevent.ConversationID(c.ID), entevent.CreatedAtLT(before), entevent.PayloadNotNil(), undelivered).
-		Order(entevent.BySequence(sql.OrderDesc())).Limit(1).Select(entevent.FieldSequence).Only(ctx)
+		Order(entevent.BySequence(sql.OrderDesc())).Select(entevent.FieldSequence).First(ctx)
 	if ent.IsNotFound(err) {
 		return false, nil
 	}

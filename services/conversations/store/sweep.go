@@ -88,7 +88,7 @@ func (s *Store) ReleaseAll(ctx context.Context, owner string, now time.Time) err
 func (s *Store) NextCompany(ctx context.Context, after string) (scope tenancy.Scope, ok bool, err error) {
 	err = s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
 		row, err := tx.Conversation.Query().Where(entconversation.CompanyIDGT(after)).
-			Order(entconversation.ByCompanyID()).Limit(1).Select(entconversation.FieldCompanyID).Only(ctx)
+			Order(entconversation.ByCompanyID()).Select(entconversation.FieldCompanyID).First(ctx)
 		if ent.IsNotFound(err) {
 			return nil
 		}

@@ -1,0 +1,387 @@
+package whole
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/test/child"
+	"github.com/poppyfield/poppyfield/test/devserver"
+	"github.com/poppyfield/poppyfield/test/natstest"
+	"github.com/poppyfield/poppyfield/test/peer"
+	"github.com/poppyfield/poppyfield/test/pgtest"
+	"github.com/poppyfield/poppyfield/test/publicnet"
+)
+
+// Names that lead to the reverse proxy.
+const (
+	HostedDomain = "hosted.poppy.test"
+	APIHost      = "api.poppy.test"
+	// GatewayHost has a Company below GatewayPath, which the proxy takes off.
+	GatewayHost = "gateway.poppy.test"
+	GatewayPath = "/t/acme"
+)
+
+// ProxyHosts are all names of the installation: slugs are of Companies that tests make.
+func ProxyHosts(slugs ...string) []string {
+	out := []string{APIHost, GatewayHost}
+	for _, s := range slugs {
+		out = append(out, s+"."+HostedDomain)
+	}
+	return out
+}
+
+// services in the order of their dependencies.
+func services() []string {
+	return []string{"relay", "discovery", "sessions", "auth", "conversations", "admin"}
+}
+
+// InstallationOptions say how an installation is started.
+type InstallationOptions struct {
+	// Split gives every service a process of its own.
+	Split bool
+	// MutualTLS makes the processes prove themselves to each other by certificates.
+	MutualTLS bool
+	// Durable makes PostgreSQL survive a crash.
+	Durable bool
+	// Collector is otlp_endpoint.
+	Collector string
+	LogLevel  string
+}
+
+// An Installation is `poppyfield serve` on PostgreSQL and NATS behind nginx. The test
+// binary has to be inside of publicnet.
+type Installation struct {
+	PostgreSQL *pgtest.Server
+	NATS       *natstest.Server
+	DSN        string
+	// API has the operator's key.
+	API API
+	// Client trusts the proxy and the outside world, and follows no redirect.
+	Client *http.Client
+	// GRPC is the address of the gRPC API, with a certificate for APIHost.
+	GRPC string
+	// Roots are the CAs that Client trusts.
+	Roots *x509.CertPool
+	// Processes are by name: a service, or "all".
+	Processes map[string]*ServeProcess
+
+	binary string
+	dir    string
+}
+
+// A ServeProcess is one `poppyfield serve`.
+type ServeProcess struct {
+	*child.Process
+	Config, Log string
+	// Public is where it answers plain HTTP behind the proxy; Metrics has its health.
+	Public, Metrics string
+
+	admin  string
+	binary string
+	client *http.Client
+}
+
+// Serve starts an installation and ends it with the test.
+func Serve(t testing.TB, o *Outside, opt InstallationOptions) *Installation {
+	t.Helper()
+	binary, err := devserver.FindBinary()
+	require.NoError(t, err)
+	i := &Installation{
+		PostgreSQL: pgtest.Start(t, pgtest.Options{Durable: opt.Durable}), NATS: natstest.Start(t), Processes: map[string]*ServeProcess{},
+		binary: binary, dir: t.TempDir(),
+	}
+	i.DSN = i.PostgreSQL.Database(t, "poppyfield")
+	names := append(ProxyHosts(), "*."+HostedDomain)
+	certificate := peer.NewCertificate(t, names...)
+	i.trust(t, certificate.CA, o.CAFile)
+
+	groups := map[string][]string{"all": services()}
+	if opt.Split {
+		groups = map[string][]string{}
+		for _, s := range services() {
+			groups[s] = []string{s}
+		}
+	}
+	base := i.base(t, o, opt, certificate)
+	ports := map[string]string{}
+	for name := range groups {
+		ports[name] = freeAddress(t)
+	}
+	for name, group := range groups {
+		i.Processes[name] = i.configure(t, name, group, base, ports, certificate)
+	}
+	first := i.Processes[anyOf(groups)]
+	i.run(t, "migrate", "--config", first.Config)
+	i.API = API{
+		Origin: "https://" + APIHost, Client: i.Client,
+		Key: strings.TrimSpace(i.run(t, "operator-key", "--config", first.Config, "--name", "test")),
+	}
+	for _, p := range i.Processes {
+		p.Start(t)
+	}
+	for _, p := range i.Processes {
+		p.AwaitReady(t)
+	}
+	i.proxy(t, opt.Split, certificate)
+	return i
+}
+
+func anyOf(groups map[string][]string) string {
+	for name := range groups {
+		return name
+	}
+	return ""
+}
+
+func (i *Installation) trust(t testing.TB, files ...string) {
+	t.Helper()
+	i.Roots = x509.NewCertPool()
+	for _, file := range files {
+		pem, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.True(t, i.Roots.AppendCertsFromPEM(pem))
+	}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: i.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 256,
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	i.Client = &http.Client{
+		Transport: transport, Timeout: 60 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// base is the configuration that all processes share.
+func (i *Installation) base(t testing.TB, o *Outside, opt InstallationOptions, certificate peer.Certificate) map[string]any {
+	t.Helper()
+	internal := map[string]any{"secret_file": i.write(t, "internal-secret", randomText())}
+	if opt.MutualTLS {
+		c := peer.NewCertificate(t, "localhost")
+		internal["cert_file"], internal["key_file"], internal["ca_file"] = c.Chain, c.Key, c.CA
+	}
+	return map[string]any{
+		"database":      map[string]any{"dsn_file": i.write(t, "dsn", i.DSN)},
+		"nats":          map[string]any{"url": i.NATS.URL()},
+		"keys_file":     i.write(t, "keys", "1:"+randomText()),
+		"internal":      internal,
+		"hosted_domain": HostedDomain, "trusted_proxies": []string{"127.0.0.0/8"}, "trust_ca": []string{certificate.CA, o.CAFile},
+		"log_level": opt.LogLevel, "otlp_endpoint": opt.Collector,
+	}
+}
+
+func randomText() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+func (i *Installation) write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(i.dir, name)
+	require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o600))
+	return path
+}
+
+func (i *Installation) configure(
+	t testing.TB, name string, group []string, base map[string]any, ports map[string]string, certificate peer.Certificate,
+) *ServeProcess {
+	t.Helper()
+	config := map[string]any{"services": group, "metrics": freeAddress(t)}
+	for k, v := range base {
+		config[k] = v
+	}
+	internal := map[string]any{}
+	for k, v := range base["internal"].(map[string]any) {
+		internal[k] = v
+	}
+	if len(ports) > 1 {
+		targets := map[string]string{}
+		for other, address := range ports {
+			if other != name {
+				targets[other] = address
+			}
+		}
+		internal["listen"], internal["targets"] = ports[name], targets
+	}
+	config["internal"] = internal
+	p := &ServeProcess{
+		Log: filepath.Join(i.dir, name+".log"), Metrics: "http://" + config["metrics"].(string), binary: i.binary, client: i.Client,
+	}
+	for _, s := range group {
+		switch s {
+		case "discovery", "auth", "conversations":
+			if p.Public == "" {
+				p.Public = freeAddress(t)
+			}
+			config["public"] = map[string]any{"listen": p.Public}
+		case "admin":
+			i.GRPC = freeAddress(t)
+			config["admin"] = map[string]any{
+				"listen": freeAddress(t), "grpc": i.GRPC, "cert_file": certificate.Chain, "key_file": certificate.Key,
+			}
+			p.admin = config["admin"].(map[string]any)["listen"].(string)
+		}
+	}
+	text, err := json.MarshalIndent(config, "", "  ") // YAML takes JSON
+	require.NoError(t, err)
+	p.Config = i.write(t, name+".yaml", string(text))
+	return p
+}
+
+// freeAddress is one of localhost that certificates can name.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return "localhost:" + port
+}
+
+// run runs a command of the binary to its end and returns what it prints.
+func (i *Installation) run(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), i.binary, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Run(), "%s: %s", args, &stderr)
+	return stdout.String()
+}
+
+// Start starts the process and ends it with the test.
+func (p *ServeProcess) Start(t testing.TB) {
+	t.Helper()
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer log.Close()
+	process, err := child.Start(child.Spec{Path: p.binary, Args: []string{"serve", "--config", p.Config}, Output: log})
+	require.NoError(t, err)
+	p.Process = process
+	t.Cleanup(func() {
+		require.NoError(t, process.Stop(20*time.Second))
+		if t.Failed() {
+			text, _ := os.ReadFile(p.Log) // what there is helps
+			t.Logf("the end of %s:\n%s", p.Log, text[max(0, len(text)-8<<10):])
+		}
+	})
+}
+
+// Health is the status of /livez or /readyz; 0 when there is no answer.
+func (p *ServeProcess) Health(t testing.TB, path string) int {
+	t.Helper()
+	answer, err := get(t.Context(), p.client, p.Metrics+path)
+	if err != nil {
+		return 0
+	}
+	return answer.Status
+}
+
+// AwaitReady waits until the process is ready.
+func (p *ServeProcess) AwaitReady(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.Health(t, "/readyz") == http.StatusOK }, 40*time.Second, 20*time.Millisecond,
+		"%s is not ready", p.Config)
+}
+
+// proxy starts nginx in front: it terminates TLS and takes the path of GatewayHost off.
+func (i *Installation) proxy(t testing.TB, split bool, certificate peer.Certificate) {
+	t.Helper()
+	nginx, err := exec.LookPath("nginx")
+	if err != nil {
+		nginx = "/usr/sbin/nginx" // not in everybody's PATH
+	}
+	of := func(service string) *ServeProcess {
+		if split {
+			return i.Processes[service]
+		}
+		return i.Processes["all"]
+	}
+	config := strings.NewReplacer(
+		"$DIR", i.dir, "$ADDRESS", publicnet.Proxy, "$CHAIN", certificate.Chain, "$KEY", certificate.Key,
+		"$HOSTED", HostedDomain, "$API", APIHost, "$GATEWAY", GatewayHost, "$PATH", GatewayPath,
+		"$DISCOVERY", of("discovery").Public, "$AUTH", of("auth").Public, "$CONVERSATIONS", of("conversations").Public, "$ADMIN", of("admin").admin,
+	).Replace(nginxConfig)
+	if os.Geteuid() == 0 {
+		config = "user root;\n" + config
+	}
+	file := i.write(t, "nginx.conf", config)
+	log, err := os.OpenFile(filepath.Join(i.dir, "nginx.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	defer log.Close()
+	p, err := child.Start(child.Spec{Path: nginx, Args: []string{"-c", file, "-e", "stderr"}, Output: log, StopSignal: syscall.SIGTERM})
+	require.NoError(t, err, "the tests need nginx: run `make setup`")
+	t.Cleanup(func() {
+		require.NoError(t, p.Stop(10*time.Second))
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name()) // what there is helps
+			t.Logf("nginx:\n%s", text)
+		}
+	})
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("tcp", net.JoinHostPort(publicnet.Proxy, "443"))
+		return err == nil && c.Close() == nil
+	}, 10*time.Second, 10*time.Millisecond, "nginx does not answer")
+}
+
+const nginxConfig = `daemon off;
+worker_processes 1;
+pid $DIR/nginx.pid;
+events { worker_connections 4096; }
+http {
+  access_log off;
+  client_body_temp_path $DIR/nginx-body;
+  proxy_temp_path $DIR/nginx-proxy;
+  fastcgi_temp_path $DIR/nginx-fastcgi;
+  uwsgi_temp_path $DIR/nginx-uwsgi;
+  scgi_temp_path $DIR/nginx-scgi;
+  ssl_certificate $CHAIN;
+  ssl_certificate_key $KEY;
+  upstream discovery { server $DISCOVERY; keepalive 32; }
+  upstream auth { server $AUTH; keepalive 32; }
+  upstream conversations { server $CONVERSATIONS; keepalive 32; }
+  proxy_http_version 1.1;
+  proxy_read_timeout 60s;
+  proxy_next_upstream off;
+  proxy_set_header Connection "";
+  proxy_set_header Host $host;
+  proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+  proxy_set_header X-Forwarded-Proto $scheme;
+  proxy_set_header X-Forwarded-Host $host;
+  server {
+    listen $ADDRESS:443 ssl http2;
+    server_name *.$HOSTED;
+    location /oauth/ { proxy_pass http://auth; }
+    location /poppy/conversations { proxy_pass http://conversations; }
+    location / { proxy_pass http://discovery; }
+  }
+  server {
+    listen $ADDRESS:443 ssl http2;
+    server_name $GATEWAY;
+    location $PATH/oauth/ { proxy_pass http://auth/oauth/; }
+    location $PATH/poppy/conversations { proxy_pass http://conversations/poppy/conversations; }
+    location $PATH/ { proxy_pass http://discovery/; }
+    location /.well-known/ { proxy_pass http://discovery; }
+  }
+  server {
+    listen $ADDRESS:443 ssl http2;
+    server_name $API;
+    location / { proxy_pass https://$ADMIN; proxy_buffering off; }
+  }
+}
+`
