@@ -88,7 +88,7 @@ verify: ## Fail when generated code differs from its sources.
 ##@ Check
 
 .PHONY: test
-test: verify lint build test-race test-whole spec-report ## Run every check that CI runs.
+test: setup verify lint build test-race test-whole spec-report ## Install what is missing and run every check that CI runs.
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests without the race detector.

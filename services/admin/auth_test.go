@@ -54,13 +54,13 @@ func TestAuthenticate_ExpiredAndRevokedKeys(t *testing.T) {
 		a := start(t, d, admin.Config{})
 		scope := dbtest.Company(t, d)
 		keys := adminv1.NewApiKeyServiceClient(a.conn)
-		make := func(expire *timestamppb.Timestamp) *adminv1.ApiKey {
+		issue := func(expire *timestamppb.Timestamp) *adminv1.ApiKey {
 			k, err := keys.CreateApiKey(as(t, a.operator), &adminv1.CreateApiKeyRequest{Parent: scope.Name(), ApiKey: &adminv1.ApiKey{Scopes: []string{"*"}, ExpireTime: expire}})
 			require.NoError(t, err)
 			return k
 		}
-		short := make(timestamppb.New(a.clock.Now().Add(time.Hour)))
-		gone := make(nil)
+		short := issue(timestamppb.New(a.clock.Now().Add(time.Hour)))
+		gone := issue(nil)
 		require.Equal(t, 200, a.rest(t, short.GetKey(), "GET", "/v1/me", "").status)
 		a.clock.Advance(time.Hour)
 		a.rest(t, short.GetKey(), "GET", "/v1/me", "").problem(t, 401, "UNAUTHENTICATED")

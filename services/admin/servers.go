@@ -94,12 +94,12 @@ func register(s *grpc.Server, table *method.Table, g *gate.Gate, mark func(conte
 		for _, m := range table.Of(name) {
 			desc.Methods = append(desc.Methods, grpc.MethodDesc{
 				MethodName: string(m.Desc.Name()),
-				Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the order of gRPC
+				Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 					return g.Handle(mark(ctx), m, decode)
 				},
 			})
 		}
-		desc.Metadata = string(table.Of(name)[0].Desc.ParentFile().Path())
+		desc.Metadata = table.Of(name)[0].Desc.ParentFile().Path()
 		s.RegisterService(desc, nil)
 	}
 }

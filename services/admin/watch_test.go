@@ -413,6 +413,6 @@ func TestWatch_NoMoreThanAKeyMayHave(t *testing.T) {
 		res, err := a.http.Client().Do(req)
 		require.NoError(t, err)
 		defer res.Body.Close()
-		return res.StatusCode == 200
+		return res.StatusCode == http.StatusOK
 	}, 10*time.Second, 20*time.Millisecond)
 }

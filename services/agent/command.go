@@ -41,7 +41,7 @@ func Command() *cobra.Command {
 	p.StringVar(&f.dir, "dir", "", "directory of this agent: identity, cache, Sessions (default: in the user's config directory, with --dev in DIR/agent)")
 	p.StringVar(&f.clientID, "client-id", "", "the agent's client_id, an https URL (default: the one in --dir)")
 	p.StringVar(&f.user, "user", "me", "which User of this machine the agent acts for; never sent anywhere")
-	p.StringVar(&f.dev, "dev", "", "data directory of a running `poppyfield dev`: trust its CA, know its hosts, publish the client document there")
+	p.StringVar(&f.dev, "dev", "", "data `directory` of a running poppyfield dev: trust its CA, know its hosts, publish the client document there")
 	p.StringArrayVar(&f.trust, "trust-ca", nil, "PEM `file` of a CA to trust beside the system's (repeatable)")
 	p.StringArrayVar(&f.resolve, "resolve", nil, "`NAME=IP[:PORT]` to connect to instead of asking DNS (repeatable)")
 	p.BoolVar(&f.json, "json", false, "print one JSON object a step, with requests and responses")

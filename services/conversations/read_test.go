@@ -332,7 +332,7 @@ func TestEvents_BecomeVisibleInOrder(t *testing.T) {
 		for i, e := range sequences {
 			require.Equal(t, int64(i+1), e.GetSequence())
 		}
-		final := u.read(t, id, "?wait=20&cursor="+cursor)
+		final := u.read(t, id, "?cursor="+cursor)
 		require.Equal(t, "idle", final.State)
 	})
 }

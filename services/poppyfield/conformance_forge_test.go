@@ -79,7 +79,7 @@ func (k ecKey) jwk(private bool) object {
 	return out
 }
 
-// rsaKey signs with RS256 or PS256.
+// rsaKey signs with RS256, however short it is.
 type rsaKey struct{ *rsa.PrivateKey }
 
 func newRSAKey(t testing.TB, bits int) rsaKey {
@@ -92,15 +92,6 @@ func newRSAKey(t testing.TB, bits int) rsaKey {
 func (k rsaKey) pkcs1(input []byte) []byte {
 	sum := sha256.Sum256(input)
 	out, err := rsa.SignPKCS1v15(rand.Reader, k.PrivateKey, crypto.SHA256, sum[:])
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
-func (k rsaKey) pss(input []byte) []byte {
-	sum := sha256.Sum256(input)
-	out, err := rsa.SignPSS(rand.Reader, k.PrivateKey, crypto.SHA256, sum[:], &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
 	if err != nil {
 		return nil
 	}

@@ -98,7 +98,6 @@ func TestCI15_DocumentsThatIdentifyNobody(t *testing.T) {
 			"CI-15 no authentication":     {set: object{"token_endpoint_auth_method": "none"}},
 			"CI-15 basic":                 {set: object{"token_endpoint_auth_method": "client_secret_basic"}},
 			"extensions is no object":     {set: object{"extensions": []any{"operations"}}},
-			"extension without a version": {set: object{"extensions": object{"operations": object{}}}},
 			"CI-08 HTML":                  {page: func(a *fixture.Agent) http.HandlerFunc { return document("text/html", a.Document()) }},
 			"CI-08 octets": {page: func(a *fixture.Agent) http.HandlerFunc {
 				return document("application/octet-stream", a.Document())
@@ -298,19 +297,6 @@ func TestIdentity_EveryAlgorithmOfTheMetadata(t *testing.T) {
 				co.token(t, co.form(t, a, "usr_1"), co.proof(t, signer)).is(t, http.StatusOK, "")
 			})
 		}
-		k := newRSAKey(t, 2048)
-		a := in.unpublished(t)
-		in.web.publish(a)
-		jwk := k.jwk()
-		jwk["kid"] = a.KID
-		in.web.put(address(a.KeysURL), jwks(t, jwk))
-		pss := func() *http.Request {
-			h := object{"alg": "PS256", "kid": a.KID}
-			form := co.form(t, a, "usr_1", with("client_assertion", forge(t, h, co.assertionClaims(a, a.ClientID), k.pss)), with("assertion", forge(t, h, co.assertionClaims(a, "usr_1"), k.pss)))
-			return co.tokenRequest(t, form, forge(t, object{"typ": "dpop+jwt", "alg": "PS256", "jwk": k.jwk()}, co.proofClaims(), k.pss))
-		}
-		in.do(t, pss()).is(t, http.StatusOK, "")
-		seen[string(jose.PS256)] = true
 		for _, alg := range co.metadata(t).body["dpop_signing_alg_values_supported"].([]any) {
 			require.True(t, seen[alg.(string)], "no test signs with %v", alg)
 		}

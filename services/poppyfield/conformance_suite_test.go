@@ -23,6 +23,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/devca"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/services/auth"
 	"github.com/poppyfield/poppyfield/services/conversations"
 	discovery "github.com/poppyfield/poppyfield/services/discovery/app"
 	"github.com/poppyfield/poppyfield/test/fixture"
@@ -168,6 +169,7 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 	conf := in.ca.ServerConfig(func(name string) bool { return name == apiHost || strings.HasSuffix(name, "."+devDomain) })
 	in.process, err = newProcess(t.Context(), cfg, processOptions{
 		devHosts: devHosts, roots: roots, migrate: true, logWriter: in.log, adminTLS: conf,
+		auth:          auth.Config{RequestsPerMinute: 1000},
 		conversations: conversations.Config{DeadlineEvery: 100 * time.Millisecond, CloseEvery: 200 * time.Millisecond, PruneEvery: 200 * time.Millisecond},
 	})
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -64,6 +65,24 @@ func devCommand() *cobra.Command {
 	return cmd
 }
 
+// check refuses flags that can't work before anything is written.
+func (f devFlags) check() error {
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return fmt.Errorf("--listen %s: dev serves loopback addresses only", f.listen)
+	}
+	if _, err := egress.ParseDevHosts(f.hosts); err != nil {
+		return fmt.Errorf("--dev-host: %w", err)
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(f.logLevel)); err != nil {
+		return fmt.Errorf("--log-level: %w", err)
+	}
+	return nil
+}
+
 // ready is the ready file.
 type ready struct {
 	PublicOrigin  string            `json:"public_origin"`
@@ -91,6 +110,9 @@ type devState struct {
 }
 
 func dev(ctx context.Context, f devFlags) (err error) {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
 	dir, err := filepath.Abs(f.dataDir)
 	if err != nil {
 		return err
@@ -98,20 +120,21 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	readyFiles := []string{filepath.Join(dir, "ready.json")}
-	if f.readyFile != "" {
-		readyFiles = append(readyFiles, f.readyFile)
-	}
-	for _, name := range readyFiles { // one of an earlier run says nothing of this one
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
 	lis, err := devListeners(dir, f.listen)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lis.close()) }()
+	readyFiles := []string{filepath.Join(dir, "ready.json")}
+	if f.readyFile != "" {
+		readyFiles = append(readyFiles, f.readyFile)
+	}
+	// Those of an earlier run say nothing of this one. With the ports at hand none is of a run that goes on.
+	for _, name := range readyFiles {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	ca, err := devca.Load(dir, clock.System)
 	if err != nil {
 		return err
@@ -266,10 +289,6 @@ func devListeners(dir, listen string) (l listeners, err error) {
 		host, port, err := net.SplitHostPort(listen)
 		if err != nil {
 			return l, err
-		}
-		ip, err := netip.ParseAddr(host)
-		if err != nil || !ip.IsLoopback() {
-			return l, fmt.Errorf("--listen %s: dev serves loopback addresses only", listen)
 		}
 		anyPort := net.JoinHostPort(host, "0")
 		l.state = devState{Listen: net.JoinHostPort(host, port), GRPC: anyPort, Metrics: anyPort, Demo: anyPort, Agent: anyPort}

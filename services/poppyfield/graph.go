@@ -67,7 +67,8 @@ type parts struct {
 	metrics metric.MeterProvider
 	// adminTLS is the certificate of the gRPC API where the configuration names none.
 	adminTLS *tls.Config
-	// conversations is the configuration of that service.
+	// auth and conversations are what those services are configured with beside cfg.
+	auth          auth.Config
 	conversations conversations.Config
 }
 
@@ -212,7 +213,9 @@ func (g *graph) addAuth(context.Context) error {
 	if _, err := g.directory(authName); err != nil {
 		return err
 	}
-	s, err := auth.New(auth.Config{TrustedProxies: g.cfg.TrustedProxies}, auth.Deps{
+	conf := g.parts.auth
+	conf.TrustedProxies = g.cfg.TrustedProxies
+	s, err := auth.New(conf, auth.Deps{
 		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Egress: relayv1.NewEgressServiceClient(toRelay), Now: g.parts.now, Log: g.parts.log,
 	})
 	if err != nil {

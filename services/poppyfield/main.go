@@ -33,6 +33,7 @@ func run(ctx context.Context) int {
 		SilenceErrors: true,
 	}
 	root.AddCommand(devCommand(), serveCommand(), migrateCommand(), operatorKeyCommand(), agent.Command())
+	strict(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -21,6 +21,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/module"
 	"github.com/poppyfield/poppyfield/internal/platform/telemetry"
+	"github.com/poppyfield/poppyfield/services/auth"
 	"github.com/poppyfield/poppyfield/services/conversations"
 )
 
@@ -55,7 +56,8 @@ type processOptions struct {
 	migrate   bool
 	logWriter io.Writer
 	adminTLS  *tls.Config
-	// conversations tunes the background work of that service; zero is its defaults.
+	// auth and conversations tune those services; zero is their defaults.
+	auth          auth.Config
 	conversations conversations.Config
 }
 
@@ -119,7 +121,7 @@ func newProcess(ctx context.Context, cfg Config, o processOptions) (_ *process, 
 	p.graph, err = newGraph(ctx, cfg, parts{
 		db: p.db, bus: p.bus, keys: ring, egress: p.egress, now: clock.System, log: p.tel.Logger(),
 		traces: p.tel.TracerProvider(), metrics: p.tel.MeterProvider(), adminTLS: o.adminTLS,
-		conversations: o.conversations,
+		auth: o.auth, conversations: o.conversations,
 	})
 	if err != nil {
 		return nil, err

@@ -138,6 +138,9 @@ func (s *Server) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
+// Wait waits for the server's end and says how it ended: nil is exit code 0.
+func (s *Server) Wait() error { return s.process.Wait() }
+
 func (s *Server) run() error {
 	if err := os.Remove(s.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"os"
@@ -103,7 +104,8 @@ func StartAt(t testing.TB, address string, handler http.Handler, names ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	// Who is killed in a handshake is no news.
+	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	t.Cleanup(func() {

@@ -57,10 +57,13 @@ type Client struct {
 	now    clock.Clock
 	flight singleflight.Group
 
-	mu      sync.Mutex
-	entries map[string]entry
+	mu      sync.RWMutex
+	entries map[key]entry
 	epoch   uint64 // grows with Forget: an answer fetched before isn't kept
 }
+
+// key is a host or a Company's id, whichever is set.
+type key struct{ host, company string }
 
 type entry struct {
 	companies []*Company
@@ -69,16 +72,13 @@ type entry struct {
 
 // New makes a client on top of the service.
 func New(api directoryv1.DirectoryServiceClient, now clock.Clock) *Client {
-	return &Client{api: api, now: now, entries: map[string]entry{}}
+	return &Client{api: api, now: now, entries: map[key]entry{}}
 }
 
 // Resolve finds the Company of a public request. host is normalised and without
 // port; unknown, unpublished and disabled Companies are all not found.
 func (c *Client) Resolve(ctx context.Context, host, path string) (*Company, error) {
-	on, err := c.get(ctx, "h\x00"+host, func(ctx context.Context) ([]*directoryv1.CompanySnapshot, error) {
-		got, err := c.api.ResolveHost(ctx, &directoryv1.ResolveHostRequest{Host: host})
-		return got.GetCompanies(), err
-	})
+	on, err := c.get(ctx, key{host: host})
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,7 @@ func (c *Client) Resolve(ctx context.Context, host, path string) (*Company, erro
 
 // Get returns the Company of scope in any state.
 func (c *Client) Get(ctx context.Context, scope tenancy.Scope) (*Company, error) {
-	got, err := c.get(ctx, "c\x00"+scope.CompanyID(), func(ctx context.Context) ([]*directoryv1.CompanySnapshot, error) {
-		snap, err := c.api.GetCompanySnapshot(tenancy.Into(ctx, scope), &directoryv1.GetCompanySnapshotRequest{})
-		return []*directoryv1.CompanySnapshot{snap}, err
-	})
+	got, err := c.get(ctx, key{company: scope.CompanyID()})
 	if err != nil {
 		return nil, err
 	}
@@ -132,25 +129,38 @@ func choose(on []*Company, path string) *Company {
 	return best
 }
 
-func (c *Client) get(ctx context.Context, key string, load func(context.Context) ([]*directoryv1.CompanySnapshot, error)) ([]*Company, error) {
-	now := c.now()
-	c.mu.Lock()
-	e, ok := c.entries[key]
-	epoch := c.epoch
-	c.mu.Unlock()
-	if ok && now.Sub(e.at) < MaxAge {
-		return e.companies, nil
+func (c *Client) get(ctx context.Context, k key) ([]*Company, error) {
+	for {
+		now := c.now()
+		c.mu.RLock()
+		e, ok := c.entries[k]
+		epoch := c.epoch
+		c.mu.RUnlock()
+		if !ok || now.Sub(e.at) >= MaxAge {
+			var err error
+			if e, err = c.ask(ctx, k, epoch, now); err != nil {
+				return nil, err
+			}
+		}
+		if now.Sub(e.at) < MaxAge {
+			return e.companies, nil
+		}
+		// It joined a question that had been under way for too long already.
 	}
-	// The epoch is part of the key: a load that began before a change isn't shared with callers after it.
-	flight := c.flight.DoChan(key+"\x00"+strconv.FormatUint(epoch, 10), func() (any, error) {
+}
+
+// ask puts the question to the service, once for everybody who has it in this epoch.
+func (c *Client) ask(ctx context.Context, k key, epoch uint64, now time.Time) (entry, error) {
+	// The epoch is part of the name: an answer to a question from before a change isn't shared with callers after it.
+	flight := c.flight.DoChan(k.host+"\x00"+k.company+"\x00"+strconv.FormatUint(epoch, 10), func() (any, error) {
 		// The answer is as old as the question: now is the time of the caller that asked.
 		at := now
 		// One caller's cancellation must not fail the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTime)
 		defer cancel()
-		snaps, err := load(ctx)
+		snaps, err := c.load(ctx, k)
 		if problem.Is(err, problem.NotFoundReason) {
-			c.keep(key, epoch, entry{nil, at})
+			c.keep(k, epoch, entry{nil, at})
 			return entry{nil, at}, nil
 		}
 		if err != nil {
@@ -164,27 +174,34 @@ func (c *Client) get(ctx context.Context, key string, load func(context.Context)
 			}
 			companies = append(companies, one)
 		}
-		c.keep(key, epoch, entry{companies, at})
+		c.keep(k, epoch, entry{companies, at})
 		return entry{companies, at}, nil
 	})
 	var got singleflight.Result
 	select {
 	case got = <-flight:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return entry{}, problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the request was given up").WithCause(ctx.Err())
 	}
-	if got.Err != nil {
-		return nil, got.Err
+	e, _ := got.Val.(entry)
+	return e, got.Err
+}
+
+func (c *Client) load(ctx context.Context, k key) ([]*directoryv1.CompanySnapshot, error) {
+	if k.host != "" {
+		got, err := c.api.ResolveHost(ctx, &directoryv1.ResolveHostRequest{Host: k.host})
+		return got.GetCompanies(), err
 	}
-	e, _ = got.Val.(entry)
-	if now.Sub(e.at) >= MaxAge { // joined a load that had been under way for too long already
-		return c.get(ctx, key, load)
+	scope, err := tenancy.For(k.company)
+	if err != nil {
+		return nil, err
 	}
-	return e.companies, nil
+	snap, err := c.api.GetCompanySnapshot(tenancy.Into(ctx, scope), &directoryv1.GetCompanySnapshotRequest{})
+	return []*directoryv1.CompanySnapshot{snap}, err
 }
 
 // keep remembers e unless the epoch it is of has ended.
-func (c *Client) keep(key string, epoch uint64, e entry) {
+func (c *Client) keep(k key, epoch uint64, e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.epoch != epoch {
@@ -193,7 +210,7 @@ func (c *Client) keep(key string, epoch uint64, e entry) {
 	if len(c.entries) >= maxEntries {
 		clear(c.entries)
 	}
-	c.entries[key] = e
+	c.entries[k] = e
 }
 
 func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {

@@ -44,6 +44,7 @@ type Router struct {
 
 type route struct {
 	Route
+	name     string
 	segments []string
 }
 
@@ -51,7 +52,7 @@ type route struct {
 func New(companies Resolver, routes []Route) *Router {
 	rt := &Router{companies: companies}
 	for _, r := range routes {
-		rt.routes = append(rt.routes, route{r, strings.Split(strings.TrimPrefix(r.Path, "/"), "/")})
+		rt.routes = append(rt.routes, route{r, r.Method + " " + r.Path, strings.Split(strings.TrimPrefix(r.Path, "/"), "/")})
 	}
 	return rt
 }
@@ -60,7 +61,7 @@ func New(companies Resolver, routes []Route) *Router {
 func (rt *Router) Names() []string {
 	var out []string
 	for _, r := range rt.routes {
-		out = append(out, r.Method+" "+r.Path)
+		out = append(out, r.name)
 	}
 	return out
 }
@@ -84,13 +85,11 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var allowed []string
-	for _, candidate := range below(path, c.Issuer.Path()) {
-		for _, r2 := range rt.routes {
-			if candidate.wellKnown && !r2.WellKnown {
-				continue
-			}
-			params, ok := match(r2.segments, candidate.path)
-			if !ok {
+	candidates, n := below(path, c.Issuer.Path())
+	for _, candidate := range candidates[:n] {
+		for i := range rt.routes {
+			r2 := &rt.routes[i]
+			if candidate.wellKnown && !r2.WellKnown || !r2.matches(candidate.path) {
 				continue
 			}
 			if r2.Public && r.Method == http.MethodOptions {
@@ -101,10 +100,8 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				allowed = append(allowed, r2.methods()...)
 				continue
 			}
-			for k, v := range params {
-				r.SetPathValue(k, v)
-			}
-			r.Pattern = r2.Method + " " + r2.Path
+			r2.setValues(r, candidate.path)
+			r.Pattern = r2.name
 			r2.Handler(w, r, c)
 			return
 		}
@@ -137,45 +134,56 @@ type candidate struct {
 // below returns the path as seen from the issuer: without the issuer's path, and,
 // for a well-known path, with the issuer's path taken off the end (RFC 8414 3.1).
 // A proxy may have taken the issuer's path off already, so the path as it is counts as well.
-func below(path, issuerPath string) []candidate {
+func below(path, issuerPath string) (out [2]candidate, n int) {
 	if issuerPath == "" {
-		return []candidate{{path: path}}
+		return [2]candidate{{path: path}}, 1
 	}
-	var out []candidate
 	if rest, ok := strings.CutPrefix(path, issuerPath); ok && strings.HasPrefix(rest, "/") {
-		out = append(out, candidate{path: rest})
+		out[n] = candidate{path: rest}
+		n++
 	}
 	if rest, ok := strings.CutSuffix(path, issuerPath); ok && strings.HasPrefix(rest, "/.well-known/") {
-		out = append(out, candidate{path: rest, wellKnown: true})
+		out[n] = candidate{path: rest, wellKnown: true}
+		n++
 	}
-	if len(out) == 0 && !strings.HasPrefix(path, "/.well-known/") {
-		out = append(out, candidate{path: path})
+	if n == 0 && !strings.HasPrefix(path, "/.well-known/") {
+		return [2]candidate{{path: path}}, 1
 	}
-	return out
+	return out, n
 }
 
-func match(segments []string, path string) (map[string]string, bool) {
-	got := strings.Split(strings.TrimPrefix(path, "/"), "/")
-	if len(got) != len(segments) {
-		return nil, false
-	}
-	var params map[string]string
-	for i, s := range segments {
-		if strings.HasPrefix(s, "{") {
-			if got[i] == "" {
-				return nil, false
+// matches reports whether path has the route's segments, and something for each parameter.
+func (r *route) matches(path string) bool {
+	rest, more := strings.TrimPrefix(path, "/"), true
+	for _, want := range r.segments {
+		if !more {
+			return false
+		}
+		var got string
+		got, rest, more = strings.Cut(rest, "/")
+		if strings.HasPrefix(want, "{") {
+			if got == "" {
+				return false
 			}
-			if params == nil {
-				params = map[string]string{}
-			}
-			params[strings.Trim(s, "{}")] = got[i]
 			continue
 		}
-		if s != got[i] {
-			return nil, false
+		if got != want {
+			return false
 		}
 	}
-	return params, true
+	return !more
+}
+
+// setValues gives the handler the parameters in a path that matches.
+func (r *route) setValues(req *http.Request, path string) {
+	rest := strings.TrimPrefix(path, "/")
+	for _, segment := range r.segments {
+		var got string
+		got, rest, _ = strings.Cut(rest, "/")
+		if strings.HasPrefix(segment, "{") {
+			req.SetPathValue(strings.Trim(segment, "{}"), got)
+		}
+	}
 }
 
 func preflight(w http.ResponseWriter) {

@@ -49,7 +49,7 @@ type Store interface {
 	Endpoint(ctx context.Context, scope tenancy.Scope, now time.Time) (Backend, []Secret, error)
 	// UpdateBackend loads, changes and saves in one unit, making the backend where there is none.
 	UpdateBackend(ctx context.Context, scope tenancy.Scope, change func(*Backend) error) (Backend, error)
-	// AddSecret saves s and makes earlier secrets of its kind expire at until.
+	// AddSecret saves s, makes earlier secrets of its kind expire at until, and drops those that have expired when s is made.
 	AddSecret(ctx context.Context, scope tenancy.Scope, s Secret, until time.Time) error
 }
 

@@ -104,6 +104,10 @@ func (s *Store) updateBackend(ctx context.Context, scope tenancy.Scope, change f
 func (s *Store) AddSecret(ctx context.Context, scope tenancy.Scope, secret app.Secret, until time.Time) error {
 	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
 		kind := webhooksecret.Kind(secret.Kind)
+		// Nothing is signed any more with those that have ended, so that nobody can.
+		if _, err := tx.WebhookSecret.Delete().Where(webhooksecret.ExpiresAtLTE(secret.CreatedAt)).Exec(ctx); err != nil {
+			return err
+		}
 		// Those that end sooner anyway keep their own end.
 		err := tx.WebhookSecret.Update().
 			Where(webhooksecret.KindEQ(kind), webhooksecret.Or(webhooksecret.ExpiresAtIsNil(), webhooksecret.ExpiresAtGT(until))).

@@ -24,7 +24,7 @@ func topologies() map[string]whole.InstallationOptions {
 func TestDP01_DP04_BehindAProxyThatTerminatesTLS(t *testing.T) {
 	for name, options := range topologies() {
 		t.Run("postgres/"+name, func(t *testing.T) {
-			clausetest.Covers(t, "RFC9449/4.3", "poppy-0.1/4.3#24")
+			clausetest.Covers(t, "poppy-0.1/4.3#20")
 			o := whole.StartOutside(t, outside)
 			i := whole.Serve(t, o, options)
 			t.Run("hosted issuer", func(t *testing.T) {
@@ -99,7 +99,7 @@ func converse(t *testing.T, i *whole.Installation, o *whole.Outside, c *whole.Co
 // no proof for the endpoint, and that one for the endpoint is, all else the same.
 func refuseInternal(t *testing.T, i *whole.Installation, o *whole.Outside, c *whole.Company, internal string) {
 	t.Helper()
-	clausetest.Refuses(t, "RFC9449/4.3", "poppy-0.1/4.3#24")
+	clausetest.Refuses(t, "poppy-0.1/4.3#20")
 	a := whole.NewAgent(t, o, i.Client, find(t, i, c))
 	answer, err := a.Form(t.Context(), a.Endpoints.Token, internal, a.TokenForm(t, a.User, a.Endpoints.Token, time.Now()))
 	require.NoError(t, err)

@@ -1,0 +1,162 @@
+package publicweb_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
+	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+)
+
+// hosts resolves a host to its only Company, wherever the path leads.
+type hosts map[string]string
+
+func (h hosts) Resolve(_ context.Context, host, _ string) (*directory.Company, error) {
+	switch raw, ok := h[host]; {
+	case raw == "down":
+		return nil, problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "briefly unavailable").WithRetryAfter(2 * time.Second)
+	case raw == "broken":
+		return nil, errors.New("secret detail")
+	case ok:
+		issuer, err := discovery.ParseIssuer(raw)
+		return &directory.Company{Issuer: issuer}, err
+	default:
+		return nil, problem.New(problem.NotFound, problem.NotFoundReason, "", "not found")
+	}
+}
+
+// reached answers with what a handler gets to know.
+func reached(w http.ResponseWriter, r *http.Request, c *directory.Company) {
+	w.Header().Set("Reached", r.Method+" "+r.Pattern)
+	w.Header().Set("Id", r.PathValue("id"))
+	w.Header().Set("Sub", r.PathValue("sub"))
+	w.Header().Set("Issuer", c.Issuer.String())
+}
+
+func newRouter() *publicweb.Router {
+	return publicweb.New(hosts{
+		"root.example": "https://root.example", "path.example": "https://path.example/t/acme", "down.example": "down", "broken.example": "broken",
+	}, []publicweb.Route{
+		{Method: http.MethodPost, Path: "/things", Handler: reached},
+		{Method: http.MethodGet, Path: "/things/{id}", Handler: reached},
+		{Method: http.MethodPost, Path: "/things/{id}", Handler: reached},
+		{Method: http.MethodGet, Path: "/things/{id}/parts/{sub}", Handler: reached},
+		{Method: http.MethodGet, Path: "/.well-known/about", Handler: reached, WellKnown: true, Public: true},
+		{Method: http.MethodGet, Path: "/.well-known/private", Handler: reached},
+	})
+}
+
+func ask(t testing.TB, h http.Handler, method, url string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, url, nil))
+	return w
+}
+
+func TestServeHTTP_Matching(t *testing.T) {
+	rt := newRouter()
+	for name, c := range map[string]struct {
+		method, url string
+		reached     string // "" for 404
+		id, sub     string
+	}{
+		"plain":                          {"POST", "https://root.example/things", "POST /things", "", ""},
+		"parameter":                      {"GET", "https://root.example/things/a", "GET /things/{id}", "a", ""},
+		"same path, other method":        {"POST", "https://root.example/things/a", "POST /things/{id}", "a", ""},
+		"two parameters":                 {"GET", "https://root.example/things/a/parts/b", "GET /things/{id}/parts/{sub}", "a", "b"},
+		"HEAD of GET":                    {"HEAD", "https://root.example/things/a", "GET /things/{id}", "a", ""},
+		"escapes stay":                   {"GET", "https://root.example/things/a%2Fb", "GET /things/{id}", "a%2Fb", ""},
+		"escaped letters stay":           {"GET", "https://root.example/things/%61", "GET /things/{id}", "%61", ""},
+		"a word that is a segment":       {"GET", "https://root.example/things/parts", "GET /things/{id}", "parts", ""},
+		"query":                          {"GET", "https://root.example/things/a?b=/c", "GET /things/{id}", "a", ""},
+		"well-known at the root":         {"GET", "https://root.example/.well-known/about", "GET /.well-known/about", "", ""},
+		"below the issuer's path":        {"POST", "https://path.example/t/acme/things", "POST /things", "", ""},
+		"prefix taken off by a proxy":    {"POST", "https://path.example/things", "POST /things", "", ""},
+		"well-known, appended":           {"GET", "https://path.example/t/acme/.well-known/about", "GET /.well-known/about", "", ""},
+		"well-known, inserted":           {"GET", "https://path.example/.well-known/about/t/acme", "GET /.well-known/about", "", ""},
+		"not a well-known, appended":     {"GET", "https://path.example/t/acme/.well-known/private", "GET /.well-known/private", "", ""},
+		"empty parameter":                {"GET", "https://root.example/things/", "", "", ""},
+		"trailing slash":                 {"GET", "https://root.example/things/a/", "", "", ""},
+		"double slash":                   {"GET", "https://root.example//things/a", "", "", ""},
+		"double slash inside":            {"GET", "https://root.example/things//a", "", "", ""},
+		"dot segments":                   {"GET", "https://root.example/x/../things/a", "", "", ""},
+		"case":                           {"GET", "https://root.example/Things/a", "", "", ""},
+		"escaped word":                   {"GET", "https://root.example/%74hings/a", "", "", ""},
+		"too long":                       {"GET", "https://root.example/things/a/parts/b/c", "", "", ""},
+		"empty path":                     {"GET", "https://root.example", "", "", ""},
+		"prefix twice":                   {"POST", "https://path.example/t/acme/t/acme/things", "", "", ""},
+		"prefix of another":              {"POST", "https://path.example/t/acmes/things", "", "", ""},
+		"prefix alone":                   {"POST", "https://path.example/t/acme", "", "", ""},
+		"prefix, case":                   {"POST", "https://path.example/T/acme/things", "", "", ""},
+		"prefix, escaped":                {"POST", "https://path.example/t/%61cme/things", "", "", ""},
+		"prefix at the end":              {"POST", "https://path.example/things/t/acme", "", "", ""},
+		"well-known without the path":    {"GET", "https://path.example/.well-known/about", "", "", ""},
+		"not a well-known, inserted":     {"GET", "https://path.example/.well-known/private/t/acme", "", "", ""},
+		"well-known, inserted and slash": {"GET", "https://path.example/.well-known/about/t/acme/", "", "", ""},
+		"unknown host":                   {"POST", "https://unknown.example/things", "", "", ""},
+		"malformed host":                 {"POST", "https://-.example/things", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ask(t, rt, c.method, c.url)
+			if c.reached == "" {
+				require.Equal(t, http.StatusNotFound, w.Code, w.Header().Get("Reached"))
+				require.Equal(t, `{"error":"not_found"}`, w.Body.String())
+				return
+			}
+			require.Equal(t, http.StatusOK, w.Code)
+			require.Equal(t, c.method+" "+c.reached, w.Header().Get("Reached"))
+			require.Equal(t, c.id, w.Header().Get("Id"))
+			require.Equal(t, c.sub, w.Header().Get("Sub"))
+		})
+	}
+}
+
+func TestServeHTTP_OtherMethod(t *testing.T) {
+	rt := newRouter()
+	for url, allow := range map[string]string{
+		"https://root.example/things":                     "POST",
+		"https://root.example/things/a":                   "GET, HEAD, POST",
+		"https://root.example/things/a/parts/b":           "GET, HEAD",
+		"https://root.example/.well-known/about":          "GET, HEAD, OPTIONS",
+		"https://path.example/.well-known/about/t/acme":   "GET, HEAD, OPTIONS",
+		"https://path.example/t/acme/.well-known/private": "GET, HEAD",
+	} {
+		w := ask(t, rt, http.MethodDelete, url)
+		require.Equal(t, http.StatusMethodNotAllowed, w.Code, url)
+		require.Equal(t, allow, w.Header().Get("Allow"), url)
+	}
+	require.Equal(t, http.StatusMethodNotAllowed, ask(t, rt, http.MethodHead, "https://root.example/things").Code, "HEAD stands for GET alone")
+}
+
+func TestServeHTTP_PreflightOfPublicRoutesAlone(t *testing.T) {
+	rt := newRouter()
+	w := ask(t, rt, http.MethodOptions, "https://root.example/.well-known/about")
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Equal(t, "*", w.Header().Get("Access-Control-Allow-Origin"))
+	w = ask(t, rt, http.MethodOptions, "https://root.example/things")
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+	require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+}
+
+func TestServeHTTP_DirectoryAwayIsNotNotFound(t *testing.T) {
+	rt := newRouter()
+	w := ask(t, rt, http.MethodPost, "https://down.example/things")
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, "2", w.Header().Get("Retry-After"))
+	w = ask(t, rt, http.MethodPost, "https://broken.example/things")
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	require.NotContains(t, w.Body.String(), "secret")
+}
+
+func TestNames(t *testing.T) {
+	require.Contains(t, newRouter().Names(), "GET /things/{id}/parts/{sub}")
+	require.Len(t, newRouter().Names(), 6)
+}
