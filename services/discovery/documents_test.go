@@ -108,7 +108,8 @@ func TestMD04_MetadataPromisesWhatIsThere(t *testing.T) {
 }
 
 func TestSettings_AppearInTheDocument(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/3.1#13", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#21", "poppy-0.1/3.1#23", "poppy-0.1/3.1#24",
+	clausetest.Covers(t, "poppy-0.1/3.1#13", "poppy-0.1/3.1#14", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#21", "poppy-0.1/3.1#23",
+		"poppy-0.1/3.1#24", "poppy-0.1/3.3#8",
 		"poppy-0.1/3.3#2", "poppy-0.1/3.3#3", "poppy-0.1/3.3#5", "poppy-0.1/3.3#6")
 	r := newRig(t)
 	c := r.company(t, "noodle", "", "noodle.example")

@@ -2,7 +2,6 @@ package discovery_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -99,7 +98,7 @@ const caller = "test"
 
 func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	r := &rig{
 		internet: &internet{txt: map[string]string{}, pages: map[string]*relayv1.FetchResponse{}, keys: map[string][]*relayv1.PublicKey{}},
 		clock:    clock.NewManual(time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)),

@@ -6,11 +6,14 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -44,6 +47,7 @@ type installation struct {
 	address string // of the listener for Companies and the admin API
 	grpc    string // of the admin API's other port
 	hosted  string // Companies are at {slug}.{hosted}
+	begun   time.Time
 	web     *world
 	client  *http.Client
 	log     *fixture.Lines
@@ -65,6 +69,13 @@ type shared struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests wait more than they work.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := f.Value.Set("16"); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	for _, s := range []*shared{&suite.sqlite, &suite.postgres} {
 		if s.tb != nil && !s.tb.end() && code == 0 {
@@ -187,6 +198,7 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 		}
 	}()
 	require.NoError(t, in.process.whenReady(t.Context()))
+	in.begun = time.Now()
 	outsideCA, err := os.ReadFile(outside.CAFile)
 	require.NoError(t, err)
 	world := map[string]string{}
@@ -196,6 +208,16 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 	}
 	in.client = in.newClient(t, pool(t, in.ca.PEM(), outsideCA), world)
 	return in
+}
+
+// ago is a time in the past, though not from before the installation was there: who
+// remembers nothing of a time takes no proof of it.
+func (in *installation) ago(d time.Duration) time.Time {
+	at := time.Now().Add(-d)
+	if at.Before(in.begun) {
+		return in.begun
+	}
+	return at
 }
 
 // suiteTB is what an installation hangs on: it outlives the test that started it.

@@ -244,7 +244,7 @@ func TestListBackendSecrets_ShowsNoSecret(t *testing.T) {
 			require.Equal(t, secret[:len("whsec_")+4], s.GetPrefix())
 			require.Empty(t, s.GetPublicKey())
 		} else {
-			require.Equal(t, r.publicKeys(t), []string{s.GetPublicKey()})
+			require.Contains(t, r.publicKeys(t), s.GetPublicKey())
 		}
 	}
 }
@@ -255,38 +255,43 @@ func everything(t testing.TB, d *db.DB) [][]byte {
 	var out [][]byte
 	err := d.SystemRead(t.Context(), db.Prune, func(ctx context.Context, tx *ent.Tx) error {
 		for _, table := range migrate.Tables {
-			rows, err := tx.QueryContext(ctx, `SELECT * FROM "`+table.Name+`"`)
+			values, err := valuesOf(ctx, tx, table.Name)
 			if err != nil {
 				return err
 			}
-			columns, err := rows.Columns()
-			if err != nil {
-				return err
-			}
-			for rows.Next() {
-				values := make([]sql.RawBytes, len(columns))
-				into := make([]any, len(columns))
-				for i := range values {
-					into[i] = &values[i]
-				}
-				if err := rows.Scan(into...); err != nil {
-					return err
-				}
-				for _, v := range values {
-					out = append(out, bytes.Clone(v))
-				}
-			}
-			if err := rows.Err(); err != nil {
-				return err
-			}
-			if err := rows.Close(); err != nil {
-				return err
-			}
+			out = append(out, values...)
 		}
 		return nil
 	})
 	require.NoError(t, err)
 	return out
+}
+
+func valuesOf(ctx context.Context, tx *ent.Tx, table string) ([][]byte, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT * FROM "`+table+`"`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	for rows.Next() {
+		values := make([]sql.RawBytes, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			out = append(out, bytes.Clone(v))
+		}
+	}
+	return out, rows.Err()
 }
 
 func TestSecrets_SealedAtRest(t *testing.T) {

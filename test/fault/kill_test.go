@@ -2,7 +2,6 @@ package fault_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -61,7 +60,7 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 	for run := range runs {
 		agent := whole.NewAgent(t, o, client, endpoints)
 		started := make(chan error, 1)
-		group.Go(func() { started <- persist(ctx, func() error { return agent.StartSession(ctx) }) })
+		group.Go(func() { started <- whole.Persist(ctx, func() error { return agent.StartSession(ctx) }) })
 		var mine []*dialogue
 		for n := range conversations {
 			mine = append(mine, &dialogue{agent: agent, name: fmt.Sprintf("%d.%d", run, n)})
@@ -107,32 +106,12 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 		runs, len(all), len(all)*turns, repeats, restarts[runs/2], restarts[runs-1], worst)
 }
 
-// persist tries until it is done or refused: a server that is away says nothing about
-// the request, so it is made once more.
-func persist(ctx context.Context, do func() error) error {
-	for {
-		err := do()
-		var refused *whole.Refused
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
-			return err
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		}
-	}
-}
-
 // talk sends message after message and waits for the answer to each.
 func (d *dialogue) talk(ctx context.Context) error {
 	cursor := ""
 	for turn := range turns {
 		id, text := fixture.RandomID(), fmt.Sprintf("%s/%d", d.name, turn)
-		err := persist(ctx, func() (err error) {
+		err := whole.Persist(ctx, func() (err error) {
 			if turn == 0 {
 				d.id, err = d.agent.Open(ctx, id, text)
 				return err
@@ -150,7 +129,7 @@ func (d *dialogue) talk(ctx context.Context) error {
 				return fmt.Errorf("no answer to %q and idle within %s: %+v", text, deadline+grace, turnEvents)
 			}
 			var page whole.Page
-			err := persist(ctx, func() (err error) {
+			err := whole.Persist(ctx, func() (err error) {
 				page, err = d.agent.Read(ctx, d.id, cursor, 5)
 				return err
 			})

@@ -283,3 +283,23 @@ func Texts(events []Event) []string {
 	}
 	return out
 }
+
+// Persist tries until it is done or refused: a server that is away says nothing about
+// the request, so it is made once more.
+func Persist(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		var refused *Refused
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
+			return err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package whole
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -61,6 +62,8 @@ type InstallationOptions struct {
 	// Collector is otlp_endpoint.
 	Collector string
 	LogLevel  string
+	// DrainDelay is drain_delay, such as "2s".
+	DrainDelay string
 }
 
 // An Installation is `poppyfield serve` on PostgreSQL and NATS behind nginx. The test
@@ -180,7 +183,7 @@ func (i *Installation) base(t testing.TB, o *Outside, opt InstallationOptions, c
 		"keys_file":     i.write(t, "keys", "1:"+randomText()),
 		"internal":      internal,
 		"hosted_domain": HostedDomain, "trusted_proxies": []string{"127.0.0.0/8"}, "trust_ca": []string{certificate.CA, o.CAFile},
-		"log_level": opt.LogLevel, "otlp_endpoint": opt.Collector,
+		"log_level": opt.LogLevel, "otlp_endpoint": opt.Collector, "drain_delay": cmp.Or(opt.DrainDelay, "0s"),
 	}
 }
 

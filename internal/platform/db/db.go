@@ -225,10 +225,11 @@ func (d *DB) once(ctx context.Context, client *ent.Client, u unit, readOnly bool
 	return tx.Commit()
 }
 
-// retryable reports whether the transaction may succeed when run again (PostgreSQL's serialization_failure, deadlock_detected).
+// retryable reports whether the transaction may succeed when run again: it lost against another one (PostgreSQL's
+// serialization_failure, deadlock_detected), or the pool gave it a connection that had died before and took nothing.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
+	return pgconn.SafeToRetry(err) || errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
 // translate keeps problems and ent's own errors as they are, and turns a database that can't be reached into Unavailable.

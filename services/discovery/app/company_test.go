@@ -49,6 +49,7 @@ func TestCreateCompany_NamesTheFieldAtFault(t *testing.T) {
 
 func TestUpdateCompany_IssuerIsFinalOncePublished(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/3.2#1")
+	clausetest.Refuses(t, "poppy-0.1/3.2#1")
 	r := newRig(t)
 	scope, c := r.company(t, "noodle")
 	to := func(s string) app.CompanyChange { return app.CompanyChange{Issuer: &s} }
@@ -72,6 +73,8 @@ func TestUpdateCompany_IssuerIsFinalOncePublished(t *testing.T) {
 }
 
 func TestUpdateCompany_NameGoesIntoTheDocuments(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/3.1#3")
+	clausetest.Refuses(t, "poppy-0.1/3.1#3")
 	r := newRig(t)
 	scope, c := r.company(t, "noodle")
 	name := "Nudelbar"
@@ -150,7 +153,7 @@ func TestPublish_ValidateOnlyChangesNothing(t *testing.T) {
 
 func TestPJ06_PJ09_UpdateSettings_NamesTheFieldsAtFault(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/3.1#13", "poppy-0.1/3.1#14", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#20",
-		"poppy-0.1/3.1#21", "poppy-0.1/3.1#24", "poppy-0.1/3.3#3", "poppy-0.1/3.3#5", "poppy-0.1/3.3#6")
+		"poppy-0.1/3.1#21", "poppy-0.1/3.1#23", "poppy-0.1/3.1#24", "poppy-0.1/3.3#3", "poppy-0.1/3.3#5", "poppy-0.1/3.3#6")
 	for name, c := range map[string]struct {
 		change func(*discovery.Settings)
 		fields []string
@@ -160,6 +163,9 @@ func TestPJ06_PJ09_UpdateSettings_NamesTheFieldsAtFault(t *testing.T) {
 		"two APIs wrong": {func(s *discovery.Settings) {
 			s.APIs = []discovery.API{{Type: "rest", URL: "https://a.example"}, {Type: discovery.MCP, URL: "ftp://a.example", Resource: "https://b.example"}}
 		}, []string{"apis[0].type", "apis[1].url", "apis[1].resource"}},
+		"resource is no URL": {func(s *discovery.Settings) {
+			s.APIs = []discovery.API{{Type: discovery.OpenAPI, URL: "https://a.example/o.json", Resource: "orders"}}
+		}, []string{"apis[0].resource"}},
 		"reserved scope":         {func(s *discovery.Settings) { s.CustomScopes = map[string]string{"poppy:admin": "Everything"} }, []string{"custom_scopes.poppy:admin"}},
 		"scope without text":     {func(s *discovery.Settings) { s.CustomScopes = map[string]string{"orders": ""} }, []string{"custom_scopes.orders"}},
 		"plain extension":        {extension("loyalty", `{"version":"1"}`), []string{"extensions.loyalty"}},
@@ -251,6 +257,57 @@ func TestDocuments_OneEachOfEveryVerifiedDomain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "Noodle Bar", doc.Name)
 		require.NoError(t, discovery.CheckPair(doc, meta))
+	}
+}
+
+// offersEverySignIn is a Company with all that draft 0.1 has.
+func offersEverySignIn(s *discovery.Settings) {
+	s.CustomScopes = map[string]string{"orders": "See orders"}
+	s.Direct = &discovery.SignIn{Scopes: []string{"poppy:read", "orders"}}
+	s.Device = &discovery.SignIn{Scopes: []string{"poppy:read"}}
+	s.Mediated = &discovery.Mediated{Fields: []discovery.MediatedField{{Name: "email", Label: "Email"}, {Name: "pin", Label: "PIN", Secret: true}}, Scopes: []string{"poppy:read"}}
+}
+
+func TestDocuments_SignInThatIsOffered(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/3.1#8", "poppy-0.1/3.1#9", "poppy-0.1/3.1#10", "poppy-0.1/3.1#11", "poppy-0.1/3.1#12", "poppy-0.1/3.1#13", "poppy-0.1/3.2#13", "poppy-0.1/3.2#14")
+	r := newRig(t)
+	scope, c := r.company(t, "noodle")
+	d := r.domain(t, scope, "noodle.example")
+	r.net.txt[app.TXTName(d.Domain)] = []string{d.TXTValue()}
+	_, err := r.CheckDomain(t.Context(), scope, d.ID)
+	require.NoError(t, err)
+	_, err = r.UpdateSettings(t.Context(), scope, "", false, func(s *discovery.Settings) error { offersEverySignIn(s); return nil })
+	require.NoError(t, err)
+	docs, err := r.Documents(t.Context(), scope)
+	require.NoError(t, err)
+	doc, err := discovery.ParseDocument(docs.ByDomain["noodle.example"], "noodle.example")
+	require.NoError(t, err)
+	require.NoError(t, discovery.CheckPublished(doc))
+	require.Equal(t, []string{"poppy:read", "orders"}, doc.Auth.Direct.Scopes)
+	require.Equal(t, []string{"poppy:read"}, doc.Auth.Device.Scopes)
+	require.Equal(t, c.Issuer.SignInEndpoint(), doc.Auth.Mediated.Endpoint)
+	require.Equal(t, "See orders", doc.Auth.CustomScopes["orders"])
+	meta, err := discovery.ParseMetadata(docs.Metadata, c.Issuer.String())
+	require.NoError(t, err)
+	require.NoError(t, discovery.CheckPair(doc, meta))
+	require.Equal(t, c.Issuer.AuthorizationEndpoint(), meta.AuthorizationEndpoint)
+	require.Equal(t, c.Issuer.DeviceAuthorizationEndpoint(), meta.DeviceAuthorizationEndpoint)
+}
+
+func TestPJ06_UpdateSettings_SignInWithoutItsParts(t *testing.T) {
+	clausetest.Refuses(t, "poppy-0.1/3.1#8", "poppy-0.1/3.1#9", "poppy-0.1/3.1#11", "poppy-0.1/3.1#12")
+	r := newRig(t)
+	scope, _ := r.company(t, "noodle")
+	for field, spoil := range map[string]func(*discovery.Settings){
+		"direct.scopes":           func(s *discovery.Settings) { s.Direct.Scopes = nil },
+		"direct.scopes[0]":        func(s *discovery.Settings) { s.Direct.Scopes = []string{"unknown"} },
+		"device.scopes":           func(s *discovery.Settings) { s.Device.Scopes = nil },
+		"mediated.fields":         func(s *discovery.Settings) { s.Mediated.Fields = nil },
+		"mediated.fields[1].name": func(s *discovery.Settings) { s.Mediated.Fields[1].Name = "email" },
+		"mediated.scopes":         func(s *discovery.Settings) { s.Mediated.Scopes = nil },
+	} {
+		_, err := r.UpdateSettings(t.Context(), scope, "", false, func(s *discovery.Settings) error { offersEverySignIn(s); spoil(s); return nil })
+		requireReason(t, err, problem.InvalidRequest, "discovery_settings."+field)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestCheckDomain_TXT(t *testing.T) {
 			require.Equal(t, c.state, got.State)
 			o := got.Observations[0]
 			require.Equal(t, app.DNSTXT, o.Method)
-			require.Equal(t, d.TXTValue(), o.Expected)
+			require.Equal(t, o.Expected, d.TXTValue())
 			require.Contains(t, o.Seen, c.seen)
 			require.Contains(t, o.Detail, c.detail)
 			require.Less(t, len(o.Seen), 1100)
@@ -77,8 +77,8 @@ func changed(f func(string) string) func(string) []string {
 }
 
 func TestPJ01_PJ10_CheckDomain_Redirect(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/3#3", "poppy-0.1/3#6")
-	clausetest.Refuses(t, "poppy-0.1/3#1", "poppy-0.1/3#6")
+	clausetest.Covers(t, "poppy-0.1/3#1", "poppy-0.1/3#2", "poppy-0.1/3#3", "poppy-0.1/3#6")
+	clausetest.Refuses(t, "poppy-0.1/3#1", "poppy-0.1/3#2", "poppy-0.1/3#6")
 	const target = "https://noodle.poppyfield.example/poppy/noodle.example/poppy.json"
 	hop := func(n string) string { return "https://noodle.example/" + n }
 	for name, c := range map[string]struct {

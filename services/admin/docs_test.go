@@ -1,0 +1,34 @@
+package admin_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+)
+
+// The guide's table of methods is what the descriptors say.
+func TestDocs_ListEveryMethod(t *testing.T) {
+	raw, err := os.ReadFile("../../docs/api.md")
+	require.NoError(t, err)
+	child := regexp.MustCompile(`/\*`)
+	for _, m := range table(t).Methods() {
+		path := star.ReplaceAllStringFunc(m.HTTP.Template, func(v string) string {
+			name := strings.Replace(star.FindStringSubmatch(v)[1], "*", "{c}", 1)
+			return child.ReplaceAllLiteralString(name, "/{id}")
+		})
+		permission := "`" + m.Permission + "`"
+		if m.Audience == adminv1.Audience_AUDIENCE_OPERATOR {
+			permission += " (operators)"
+		}
+		if m.Audience == adminv1.Audience_AUDIENCE_SELF {
+			permission = "any valid key"
+		}
+		row := "| `" + m.HTTP.Verb + " " + path + "` | " + string(m.Service.Name()) + "." + string(m.Desc.Name()) + " | " + permission + " |"
+		require.Contains(t, string(raw), row)
+	}
+}
