@@ -71,6 +71,7 @@ generate: generate-proto generate-ent ## Generate Go and OpenAPI from the protos
 .PHONY: generate-proto
 generate-proto: tools/node_modules/.package-lock.json ## Generate Go and OpenAPI from proto/.
 	$(BUF) generate
+	$(BUF) generate --template buf.gen.openapi.yaml
 
 .PHONY: generate-ent
 generate-ent: ## Generate ent from ent/schema.

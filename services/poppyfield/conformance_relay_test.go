@@ -219,6 +219,11 @@ func TestWH03_GoneBackends(t *testing.T) {
 		co.admin(t, http.MethodPost, co.name+"/backend:enable", object{}).is(t, http.StatusOK, "")
 		id := s.talk(t, "And now?")
 		require.Equal(t, "You said: And now?", s.settled(t, id)[2].words())
+		// What was kept comes, too: a backend that is off is asked for again every half minute.
+		heard := map[string]bool{}
+		for len(heard) < 3 {
+			heard[co.backend.next(t).body.Data.Message.Text] = true
+		}
 	})
 }
 

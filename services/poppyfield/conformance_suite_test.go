@@ -36,7 +36,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+const patience = 45 * time.Second
 
 // installation is the complete process as `serve` assembles it, on one kind of
 // database and NATS, with the world around it. It serves all tests of the suite, and

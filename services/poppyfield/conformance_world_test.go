@@ -144,7 +144,7 @@ func says(text string) reply {
 }
 
 // backend is a Company's own agent, at a URL of its own. It answers as its script
-// says; without one it repeats what it was told.
+// says; without one it repeats what it was told when an answer is expected.
 type backend struct {
 	url   string
 	calls chan delivery
@@ -184,7 +184,10 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b.calls <- d
-	out := says("You said: " + d.body.Data.Message.Text)
+	out := reply{}
+	if d.body.Data.Expected.Reply {
+		out = says("You said: " + d.body.Data.Message.Text)
+	}
 	if script != nil {
 		out = script(d)
 	}

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -202,4 +203,12 @@ func TestCommand_MistakesAreNamedAndEndWith2(t *testing.T) {
 	code, _, errs := command(t, "serve", "--config", filepath.Join(dir, "none.yaml"))
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "no such file")
+}
+
+func read(t *testing.T, r *http.Response) []byte {
+	t.Helper()
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	return text
 }

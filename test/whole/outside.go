@@ -1,6 +1,7 @@
 package whole
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,6 +38,14 @@ type Outside struct {
 	mu        sync.Mutex
 	redirects map[string]string
 	backends  map[string]*Backend
+	requests  []*http.Request
+}
+
+// Requests are all that came, with bodies that are gone.
+func (o *Outside) Requests() []*http.Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.requests)
 }
 
 // StartOutside serves the outside world at an address, or where --dev-host leads when
@@ -74,6 +83,7 @@ func (o *Outside) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.Host, ":")
 	o.mu.Lock()
 	backend, target := o.backends[r.URL.Path], o.redirects[host]
+	o.requests = append(o.requests, r.Clone(context.WithoutCancel(r.Context())))
 	o.mu.Unlock()
 	switch {
 	case host == AgentHost && r.URL.Path == "/agent.json":

@@ -7,6 +7,7 @@
 package adminv1
 
 import (
+	_ "github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-openapiv2/options"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	descriptorpb "google.golang.org/protobuf/types/descriptorpb"
@@ -166,7 +167,7 @@ var File_poppyfield_admin_v1_rule_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_rule_proto_rawDesc = "" +
 	"\n" +
-	"\x1epoppyfield/admin/v1/rule.proto\x12\x13poppyfield.admin.v1\x1a google/protobuf/descriptor.proto\"{\n" +
+	"\x1epoppyfield/admin/v1/rule.proto\x12\x13poppyfield.admin.v1\x1a google/protobuf/descriptor.proto\x1a.protoc-gen-openapiv2/options/annotations.proto\"{\n" +
 	"\x04Rule\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\tR\n" +
@@ -178,7 +179,12 @@ const file_poppyfield_admin_v1_rule_proto_rawDesc = "" +
 	"\x10AUDIENCE_COMPANY\x10\x01\x12\x15\n" +
 	"\x11AUDIENCE_OPERATOR\x10\x02\x12\x11\n" +
 	"\rAUDIENCE_SELF\x10\x03:O\n" +
-	"\x04rule\x12\x1e.google.protobuf.MethodOptions\x18\x97\x87\x03 \x01(\v2\x19.poppyfield.admin.v1.RuleR\x04ruleBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
+	"\x04rule\x12\x1e.google.protobuf.MethodOptions\x18\x97\x87\x03 \x01(\v2\x19.poppyfield.admin.v1.RuleR\x04ruleB\x93\x02\x92A\xc4\x01\x12\x88\x01\n" +
+	"\x14Poppyfield admin API\x12lCompanies, their domains, backends, agents, Sessions and conversations. Errors are application/problem+json.2\x02v1Z,\n" +
+	"*\n" +
+	"\x03key\x12#\b\x02\x12\x0eBearer pfk_…\x1a\rAuthorization \x02b\t\n" +
+	"\a\n" +
+	"\x03key\x12\x00ZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_poppyfield_admin_v1_rule_proto_rawDescOnce sync.Once
