@@ -14,7 +14,9 @@ import (
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 )
 
-func (in *installation) name(id string) string { return in.company.Scope.Name() + "/conversations/" + id }
+func (in *installation) name(id string) string {
+	return in.company.Scope.Name() + "/conversations/" + id
+}
 
 func (in *installation) get(t testing.TB, id string) *adminv1.Conversation {
 	t.Helper()

@@ -29,7 +29,7 @@ func BenchmarkRelayTurn(b *testing.B) {
 	for _, database := range []struct {
 		name string
 		open func(testing.TB) *db.DB
-	}{{"sqlite", func(b testing.TB) *db.DB { return dbtest.SQLite(b) }}, {"postgres", durablePostgres}} {
+	}{{"sqlite", dbtest.SQLite}, {"postgres", durablePostgres}} {
 		b.Run(database.name, func(b *testing.B) {
 			in := newInstallation(b, database.open(b))
 			u := in.user("usr_1")

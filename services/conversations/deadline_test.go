@@ -30,7 +30,10 @@ func TestDeadline_TheAgentIsToldAndTheLateAnswerStillComes(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7.7#d25", "poppy-0.1/7.7#11", "poppy-0.1/7.7#15")
 		release := make(chan struct{})
-		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) { <-release; return says("sorry, here I am"), nil })
+		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) {
+			<-release
+			return says("sorry, here I am"), nil
+		})
 		u := in.user("usr_1")
 		id := u.posted(t, "msg_1", "hello")
 		in.backend.await(t, 1)
@@ -59,6 +62,7 @@ func TestDeadline_RetriesAfterItAreLate(t *testing.T) {
 		require.False(t, in.backend.webhooks()[0].late)
 		in.Clock.Advance(time.Minute)
 		eventually(t, func() bool { return in.get(t, id).GetStatus() == "idle" }, "the agent is told")
+		eventually(t, func() bool { return in.deliveries(t, id)[0].Attempts == 2 }, "it failed again")
 		in.backend.always(unwanted)
 		in.Clock.Advance(10 * time.Minute)
 		eventually(t, func() bool { return in.deliveries(t, id)[0].State == "expired" }, "the Company wants no late ones")
@@ -184,6 +188,8 @@ func TestPrune_KeepsWhatIsStillToBeDelivered(t *testing.T) {
 		in.backend.always(disabled)
 		u := in.user("usr_1")
 		id := u.posted(t, "msg_1", "hello")
+		in.backend.await(t, 1)
+		eventually(t, func() bool { return in.deliveries(t, id)[0].LeaseOwner == "" }, "it is put off")
 		in.Clock.Advance(time.Hour)
 		in.backend.await(t, 2)
 		in.backend.always(says("ok"))

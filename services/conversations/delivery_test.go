@@ -246,7 +246,10 @@ func TestDelivery_AnswerAfterTheCloseIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		clausetest.Refuses(t, "poppy-0.1/7.12#d24")
 		release := make(chan struct{})
-		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) { <-release; return says("too late"), nil })
+		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) {
+			<-release
+			return says("too late"), nil
+		})
 		u := in.user("usr_1")
 		id := u.posted(t, "msg_1", "hello")
 		in.backend.await(t, 1)
@@ -449,21 +452,29 @@ func TestStop_LetsAttemptsEnd(t *testing.T) {
 	})
 }
 
-func TestDelivery_TraceGoesOn(t *testing.T) {
+func TestDelivery_OneTraceFromTheRequestToTheWebhook(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
-		traces := make(chan trace.SpanContext, 1)
-		in.backend.answers(func(ctx context.Context, _ webhook) (*relayv1.DeliverResponse, error) {
-			traces <- trace.SpanContextFromContext(ctx)
-			return says(), nil
+		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) {
+			if len(in.backend.webhooks()) == 1 {
+				return fails, nil
+			}
+			return says("ok"), nil
 		})
-		u := in.user("usr_1")
-		got := u.do(t, http.MethodPost, endpoint, text("msg_1", "hello"), func(r *http.Request) {
-			r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-		})
-		<-traces
-		d := in.deliveries(t, got.ConversationID)[0]
-		if d.Traceparent != "" { // a public request's own trace id is not taken over
-			require.Regexp(t, `^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$`, d.Traceparent)
+		id := in.user("usr_1").posted(t, "msg_1", "hello")
+		eventually(t, func() bool { return in.deliveries(t, id)[0].Attempts == 1 }, "the first attempt is over")
+		in.Clock.Advance(2 * time.Second)
+		eventually(t, func() bool { return in.delivered(t, id) && in.service.InFlight() == 0 }, "it is delivered")
+		var request trace.TraceID
+		var attempts []trace.TraceID
+		for _, s := range in.spans.Ended() {
+			if s.SpanKind() == trace.SpanKindServer {
+				request = s.SpanContext().TraceID()
+			}
+			if s.Name() == "conversations.deliver" {
+				attempts = append(attempts, s.SpanContext().TraceID())
+			}
 		}
+		require.True(t, request.IsValid())
+		require.Equal(t, []trace.TraceID{request, request}, attempts, "also over what the database keeps")
 	})
 }

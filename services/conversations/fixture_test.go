@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
@@ -42,6 +45,8 @@ type installation struct {
 	service  *conversations.Service
 	web      *httpx.Server
 	address  string
+	spans    *tracetest.SpanRecorder
+	tracing  trace.TracerProvider
 	admin    adminv1.ConversationServiceClient
 }
 
@@ -57,6 +62,8 @@ func newInstallation(t testing.TB, d *db.DB) *installation {
 		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService"),
 		sessions: &sessionsScript{known: map[string]*sessionsv1.VerifyRequestResponse{}}, backend: &backendScript{},
 	}
+	in.spans = tracetest.NewSpanRecorder()
+	in.tracing = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(in.spans))
 	sessionsv1.RegisterSessionsServiceServer(in.Server, in.sessions)
 	relayv1.RegisterDeliveryServiceServer(in.Server, in.backend)
 	in.service = in.replica(t, dispatch.Config{})
@@ -84,7 +91,7 @@ func (in *installation) replica(t testing.TB, cfg dispatch.Config) *conversation
 		conversations.Config{Dispatch: cfg, DeadlineEvery: 20 * time.Millisecond, CloseEvery: 20 * time.Millisecond, PruneEvery: 20 * time.Millisecond},
 		conversations.Deps{
 			DB: in.DB, Bus: in.Bus, Directory: in.Directory, Now: in.Clock.Now, Log: in.Log,
-			Sessions: sessionsv1.NewSessionsServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn),
+			Sessions: sessionsv1.NewSessionsServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn), TracerProvider: in.tracing,
 		})
 	require.NoError(t, err)
 	return s
@@ -107,7 +114,7 @@ func (in *installation) serveWeb(t testing.TB, s *conversations.Service) (*httpx
 	srv := httpx.NewServer(context.WithoutCancel(t.Context()), httpx.Config{
 		Log: in.Log,
 		Handler: httpx.Standard(publicweb.New(in.Directory, s.Routes()), httpx.Options{
-			Name: "public", Log: in.Log, NewID: func() string { return ids.New(ids.Request) }, MaxBody: 1 << 20,
+			Name: "public", Log: in.Log, NewID: func() string { return ids.New(ids.Request) }, MaxBody: 1 << 20, Traces: in.tracing,
 		}),
 	})
 	done := make(chan struct{})
@@ -198,7 +205,9 @@ func (in *installation) userOf(c *fixture.Company, clientID, name string) *user 
 }
 
 // again is the same User with a new Session.
-func (u *user) again() *user { return u.in.userOf(u.company, u.session.GetClientId(), u.session.GetUserId()) }
+func (u *user) again() *user {
+	return u.in.userOf(u.company, u.session.GetClientId(), u.session.GetUserId())
+}
 
 // signedIn is the same User with a token that is signed in to account.
 func (u *user) signedIn(account string) *user {
@@ -308,7 +317,7 @@ func (u *user) do(t testing.TB, method, path, body string, changes ...func(*http
 const endpoint = "/poppy/conversations"
 
 func text(id, s string) string {
-	raw, _ := json.Marshal(map[string]any{"message": map[string]any{"id": id, "sender": "agent", "text": s}}) //nolint:errchkjson // strings encode
+	raw, _ := json.Marshal(map[string]any{"message": map[string]any{"id": id, "sender": "agent", "text": s}})
 	return string(raw)
 }
 

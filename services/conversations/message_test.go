@@ -306,7 +306,7 @@ func TestMessage_TooLarge(t *testing.T) {
 func TestCO04_TextComesBackAsItWasSent(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7.4#5", "poppy-0.1/7.4#6")
-		const said = "<b>&amp; \u2028 \\u0041 😀 ‮ \t"
+		const said = "<b>&amp; \u2028 \\u0041 😀 \u202e \t"
 		u := in.user("usr_1")
 		got := u.start(t, "msg_1", said)
 		require.Equal(t, said, got.Events[0].Message.Text)

@@ -23,7 +23,7 @@ func TestRead_FromCursorToCursor(t *testing.T) {
 		for i := range all.Events {
 			got := u.read(t, all.ConversationID, "?cursor="+all.Events[i].ID)
 			require.Equal(t, http.StatusOK, got.Status)
-			require.Equal(t, len(all.Events)-1-i, len(got.Events))
+			require.Len(t, got.Events, len(all.Events)-1-i)
 			require.Equal(t, all.Cursor, got.Cursor)
 		}
 		fromStart := u.read(t, all.ConversationID, "")
@@ -146,7 +146,10 @@ func TestPost_OwnMessageDoesNotEndTheHold(t *testing.T) {
 		u := in.user("usr_1")
 		first := u.start(t, "msg_1", "hello")
 		release := make(chan struct{})
-		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) { <-release; return says("at last"), nil })
+		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) {
+			<-release
+			return says("at last"), nil
+		})
 		answers := make(chan answer, 2)
 		for _, query := range []string{"?wait=30&cursor=" + first.Cursor, "?wait=30"} {
 			go func() {

@@ -231,6 +231,26 @@ func TestLimits_InForceAndBounds(t *testing.T) {
 	require.Equal(t, int32(9), got.GetRequestsPerMinute())
 }
 
+func TestGetCompanySnapshot_InEveryState(t *testing.T) {
+	r := newRig(t)
+	c := r.setUp(t, "noodle", "")
+	active := func() bool {
+		snap, err := r.api.GetCompanySnapshot(c.ctx(t), &directoryv1.GetCompanySnapshotRequest{})
+		require.NoError(t, err)
+		require.Equal(t, c.scope.CompanyID(), snap.GetCompanyId())
+		require.Equal(t, c.issuer.String(), snap.GetIssuer())
+		return snap.GetActive()
+	}
+	require.False(t, active(), "being set up")
+	r.publish(t, c)
+	require.True(t, active())
+	_, err := r.companies.DisableCompany(c.ctx(t), &adminv1.DisableCompanyRequest{Name: c.name})
+	require.NoError(t, err)
+	require.False(t, active(), "disabled")
+	_, err = r.api.GetCompanySnapshot(t.Context(), &directoryv1.GetCompanySnapshotRequest{})
+	require.Equal(t, problem.Internal, problem.As(err).Kind, "no Company is named")
+}
+
 func TestLists_PageByPage(t *testing.T) {
 	r := newRig(t)
 	var first tenant

@@ -25,8 +25,6 @@ type company struct {
 	domain  string
 	key     string // an operator's
 	backend *backend
-	secret  webhook.Secret
-	public  webhook.PublicKey
 }
 
 // plan says what a Company of a test is like; nil members keep what there is.

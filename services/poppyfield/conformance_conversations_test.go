@@ -13,7 +13,7 @@ import (
 
 func TestConversations_FromStartToClose(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/7#1", "poppy-0.1/7#2", "poppy-0.1/7.1#5", "poppy-0.1/7.2#1", "poppy-0.1/7.2#2", "poppy-0.1/7.2#3", "poppy-0.1/7.2#4", "poppy-0.1/7.2#5", "poppy-0.1/7.2#6", "poppy-0.1/7.2#8", "poppy-0.1/7.2#9",
+		clausetest.Covers(t, "poppy-0.1/7.2#15", "poppy-0.1/7#1", "poppy-0.1/7#2", "poppy-0.1/7.1#5", "poppy-0.1/7.2#1", "poppy-0.1/7.2#2", "poppy-0.1/7.2#3", "poppy-0.1/7.2#4", "poppy-0.1/7.2#5", "poppy-0.1/7.2#6", "poppy-0.1/7.2#8", "poppy-0.1/7.2#9",
 			"poppy-0.1/7.2#10", "poppy-0.1/7.2#12", "poppy-0.1/7.2#16", "poppy-0.1/7.2#17", "poppy-0.1/7.2#18", "poppy-0.1/7.3#1", "poppy-0.1/7.3#2", "poppy-0.1/7.3#3", "poppy-0.1/7.3#4", "poppy-0.1/7.3#5",
 			"poppy-0.1/7.12#1", "poppy-0.1/7.12#2", "poppy-0.1/7.12#4", "poppy-0.1/4#11", "poppy-0.1/4#7")
 		co := in.company(t)
@@ -46,7 +46,7 @@ func TestConversations_FromStartToClose(t *testing.T) {
 func TestConversations_OfOthersAreNotThere(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7.13#3", "poppy-0.1/7.13#4", "poppy-0.1/7.13#d21", "poppy-0.1/7.13#2")
-		clausetest.Refuses(t, "poppy-0.1/7.2#2", "poppy-0.1/7.2#12", "poppy-0.1/7.2#14", "poppy-0.1/7.2#15", "poppy-0.1/7.13#3", "poppy-0.1/7.13#4", "poppy-0.1/7.13#d21", "poppy-0.1/7.2#16", "poppy-0.1/7.3#4", "poppy-0.1/7.2#19",
+		clausetest.Refuses(t, "poppy-0.1/4#3", "poppy-0.1/7.2#2", "poppy-0.1/7.2#12", "poppy-0.1/7.2#14", "poppy-0.1/7.2#15", "poppy-0.1/7.13#3", "poppy-0.1/7.13#4", "poppy-0.1/7.13#d21", "poppy-0.1/7.2#16", "poppy-0.1/7.3#4", "poppy-0.1/7.2#19",
 			"poppy-0.1/7.2#5", "poppy-0.1/7.2#6", "poppy-0.1/7.2#8", "poppy-0.1/7.2#9", "poppy-0.1/4#2")
 		co, elsewhere := in.company(t), in.company(t)
 		s := co.visitor(t)
@@ -163,7 +163,7 @@ func TestID02_ParallelSendsOfOneMessage(t *testing.T) {
 func TestID01_RetriesAndConflicts(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7.3#8", "poppy-0.1/7.3#9", "poppy-0.1/7.3#10", "poppy-0.1/7.3#11", "poppy-0.1/7.3#12", "poppy-0.1/7.3#d16", "poppy-0.1/7.3#d17", "poppy-0.1/7.3#d36", "poppy-0.1/7.13#9", "poppy-0.1/7.13#10", "poppy-0.1/7.4#2")
-		clausetest.Refuses(t, "poppy-0.1/7.3#8", "poppy-0.1/7.3#10", "poppy-0.1/7.3#11", "poppy-0.1/7.3#12", "poppy-0.1/7.3#d16", "poppy-0.1/7.3#d17", "poppy-0.1/7.13#9", "poppy-0.1/7.13#10", "poppy-0.1/7.4#2", "poppy-0.1/7.4#d20")
+		clausetest.Refuses(t, "poppy-0.1/7.3#9", "poppy-0.1/7.3#d36", "poppy-0.1/7.3#8", "poppy-0.1/7.3#10", "poppy-0.1/7.3#11", "poppy-0.1/7.3#12", "poppy-0.1/7.3#d16", "poppy-0.1/7.3#d17", "poppy-0.1/7.13#9", "poppy-0.1/7.13#10", "poppy-0.1/7.4#2", "poppy-0.1/7.4#d20")
 		co := in.company(t)
 		s := co.visitor(t)
 		first := `{"message":{"id":"msg_1","sender":"agent","text":"Hello","data":{"a":1,"b":[2,{"c":null}]},"context":{"locale":"en-US"}}}`
@@ -231,5 +231,26 @@ func TestConversations_MessageIDsBelongToTheUser(t *testing.T) {
 			}
 		}
 		require.Len(t, seen, 3)
+	})
+}
+
+// CV-01: this Company offers no Direct Conversations, and says so.
+func TestCV01_NoDirectConversations(t *testing.T) {
+	forEachInstallation(t, func(t *testing.T, in *installation) {
+		co := in.company(t)
+		s := co.visitor(t)
+		id := s.talk(t, "Hello")
+		s.settled(t, id)
+		for _, parent := range []any{id, "cnv_unknown", "", 1, nil} {
+			body := text("May I talk to you?")
+			body["parent_conversation_id"] = parent
+			got := s.post(t, conversationsPath, body)
+			if parent == nil { // null is as good as none
+				require.Contains(t, []int{http.StatusCreated, http.StatusBadRequest}, got.status, "%s", got.raw)
+				continue
+			}
+			got.is(t, http.StatusBadRequest, "invalid_request")
+		}
+		require.Len(t, s.events(t, id), 4)
 	})
 }

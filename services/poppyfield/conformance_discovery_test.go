@@ -121,7 +121,7 @@ func TestDiscovery_EverythingADocumentMayHold(t *testing.T) {
 // Settings that would break the document are refused before anything of it is served.
 func TestDiscovery_SettingsThatBreakTheDocumentAreRefused(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Refuses(t, "poppy-0.1/3.1#3", "poppy-0.1/3.1#14", "poppy-0.1/3.1#16", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#20", "poppy-0.1/3.1#21", "poppy-0.1/3.1#23",
+		clausetest.Refuses(t, "poppy-0.1/3.3#2", "poppy-0.1/3.3#4", "poppy-0.1/3.3#8", "poppy-0.1/3.1#3", "poppy-0.1/3.1#14", "poppy-0.1/3.1#16", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#20", "poppy-0.1/3.1#21", "poppy-0.1/3.1#23",
 			"poppy-0.1/3.3#3", "poppy-0.1/3.3#5", "poppy-0.1/3.3#6", "poppy-0.1/3.1#13", "poppy-0.1/7.1#1")
 		clausetest.Covers(t, "poppy-0.1/3.1#14")
 		co := in.company(t, withDomain)
@@ -404,5 +404,23 @@ func TestDiscovery_NoRedirectWhereCredentialsGo(t *testing.T) {
 		res.Host = u.Host
 		got, err := in.try(res)
 		require.True(t, err != nil || got.status == http.StatusBadRequest)
+	})
+}
+
+// PJ-07: the issuer is one string for good, and one Company's.
+func TestPJ07_Issuers(t *testing.T) {
+	forEachInstallation(t, func(t *testing.T, in *installation) {
+		clausetest.Covers(t, "poppy-0.1/3.1#7", "poppy-0.1/3.2#1", "poppy-0.1/3.2#8")
+		clausetest.Refuses(t, "poppy-0.1/3.1#7", "poppy-0.1/3.2#1", "poppy-0.1/3.2#2", "poppy-0.1/3.2#8")
+		co, fresh := in.company(t), in.company(t, unpublished)
+		for _, issuer := range []string{
+			"http://" + fresh.host, "https://" + fresh.host + "/?x=1", "https://" + fresh.host + "/#x", "https://u:p@" + fresh.host, "https://127.0.0.1", "https://" + fresh.host + "/", "ftp://x", "x",
+		} {
+			got := fresh.admin(t, http.MethodPatch, fresh.name+"?update_mask=issuer", object{"issuer": issuer})
+			require.Equal(t, http.StatusBadRequest, got.status, "%s: %s", issuer, got.raw)
+		}
+		require.Equal(t, http.StatusConflict, fresh.admin(t, http.MethodPatch, fresh.name+"?update_mask=issuer", object{"issuer": co.issuer}).status)
+		require.Equal(t, http.StatusConflict, co.admin(t, http.MethodPatch, co.name+"?update_mask=issuer", object{"issuer": "https://new." + in.hosted}).status)
+		require.Equal(t, co.issuer, co.metadata(t).str("issuer"))
 	})
 }

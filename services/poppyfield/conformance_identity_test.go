@@ -69,7 +69,7 @@ func TestIdentity_AnAgentIsWhoItsDocumentSays(t *testing.T) {
 
 func TestCI15_DocumentsThatIdentifyNobody(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Refuses(t, "poppy-0.1/4.1#1", "poppy-0.1/4.1#2", "poppy-0.1/4.1#5", "poppy-0.1/4.1#6", "poppy-0.1/4.1#7", "poppy-0.1/4.1#8", "poppy-0.1/4.1#9", "poppy-0.1/4.1#10", "poppy-0.1/4.1#11",
+		clausetest.Refuses(t, "poppy-0.1/4.1#4", "poppy-0.1/3.3#9", "poppy-0.1/4.1#1", "poppy-0.1/4.1#2", "poppy-0.1/4.1#5", "poppy-0.1/4.1#6", "poppy-0.1/4.1#7", "poppy-0.1/4.1#8", "poppy-0.1/4.1#9", "poppy-0.1/4.1#10", "poppy-0.1/4.1#11",
 			"poppy-0.1/4.1#12", "poppy-0.1/4.1#d9", "poppy-0.1/4.1#d11", "poppy-0.1/4.1#d43", "poppy-0.1/4.2#51", "poppy-0.1/4.1#3")
 		clausetest.Covers(t, "poppy-0.1/4.2#51", "poppy-0.1/4.1#d9")
 		co := in.company(t)
@@ -206,7 +206,7 @@ func TestPK01_ClientAssertions(t *testing.T) {
 func TestPK11_ClientAssertionsThatProveNothing(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/4.2#51", "poppy-0.1/4.2#49", "poppy-0.1/4.2#48")
-		clausetest.Refuses(t, "poppy-0.1/4.1#14", "poppy-0.1/4.1#d4", "poppy-0.1/4.1#d7", "poppy-0.1/4.1#d8", "poppy-0.1/4.1#d10", "poppy-0.1/4.2#7", "poppy-0.1/4.2#13", "poppy-0.1/4.2#21", "poppy-0.1/4.2#51", "poppy-0.1/4.2#d6", "poppy-0.1/4.2#d9")
+		clausetest.Refuses(t, "poppy-0.1/3.2#d10", "poppy-0.1/4.1#14", "poppy-0.1/4.1#d4", "poppy-0.1/4.1#d7", "poppy-0.1/4.1#d8", "poppy-0.1/4.1#d10", "poppy-0.1/4.2#7", "poppy-0.1/4.2#13", "poppy-0.1/4.2#21", "poppy-0.1/4.2#51", "poppy-0.1/4.2#d6", "poppy-0.1/4.2#d9")
 		co := in.company(t)
 		a := in.agent(t)
 		key := fixture.NewKey(t)

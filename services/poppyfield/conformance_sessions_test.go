@@ -17,7 +17,7 @@ import (
 // SC-05, GW-02: the token response has every field, in its type.
 func TestSC05_SessionStart(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/4#1", "poppy-0.1/4#2", "poppy-0.1/4#6", "poppy-0.1/4#9", "poppy-0.1/4#13", "poppy-0.1/4#15", "poppy-0.1/4#18", "poppy-0.1/4#19", "poppy-0.1/4#23", "poppy-0.1/4#31", "poppy-0.1/4#34", "poppy-0.1/4#17",
+		clausetest.Covers(t, "poppy-0.1/4.2#46", "poppy-0.1/4.2#47", "poppy-0.1/4#1", "poppy-0.1/4#2", "poppy-0.1/4#6", "poppy-0.1/4#9", "poppy-0.1/4#13", "poppy-0.1/4#15", "poppy-0.1/4#18", "poppy-0.1/4#19", "poppy-0.1/4#23", "poppy-0.1/4#31", "poppy-0.1/4#34", "poppy-0.1/4#17",
 			"poppy-0.1/4.2#5", "poppy-0.1/4.2#6", "poppy-0.1/4.2#7", "poppy-0.1/4.2#8", "poppy-0.1/4.2#9", "poppy-0.1/4.2#10", "poppy-0.1/4.2#11", "poppy-0.1/4.2#12", "poppy-0.1/4.2#13", "poppy-0.1/4.2#14",
 			"poppy-0.1/4.2#15", "poppy-0.1/4.2#16", "poppy-0.1/4.2#17", "poppy-0.1/4.2#18", "poppy-0.1/4.2#23", "poppy-0.1/4.2#24", "poppy-0.1/4.2#25", "poppy-0.1/4.2#26", "poppy-0.1/4.2#27", "poppy-0.1/4.2#28",
 			"poppy-0.1/4.2#29", "poppy-0.1/4.2#30", "poppy-0.1/4.2#31", "poppy-0.1/4.2#32", "poppy-0.1/4.2#33", "poppy-0.1/4.2#35", "poppy-0.1/4.2#36", "poppy-0.1/4.2#37", "poppy-0.1/3.2#11",
@@ -28,7 +28,8 @@ func TestSC05_SessionStart(t *testing.T) {
 		require.Equal(t, "application/json", got.header.Get("Content-Type"))
 		require.Equal(t, "no-store", got.header.Get("Cache-Control"))
 		require.Len(t, got.body, 6)
-		require.NotEmpty(t, got.str("access_token"))
+		// Random and nothing else: there is nothing in it to be read, or to be encrypted.
+		require.Regexp(t, `^pst_[A-Za-z0-9_-]{43}$`, got.str("access_token"))
 		require.Equal(t, "DPoP", got.str("token_type"))
 		require.InDelta(t, 3600, got.body["expires_in"], 0)
 		require.Equal(t, "", got.body["scope"])
@@ -85,8 +86,8 @@ func TestSessions_Renewal(t *testing.T) {
 
 func TestSessions_RenewalOfWhatIsNotTheCallers(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/4.2#43", "poppy-0.1/4.2#54", "poppy-0.1/4.2#55", "poppy-0.1/4.2#42", "poppy-0.1/4#d40")
-		clausetest.Refuses(t, "poppy-0.1/4#2", "poppy-0.1/4#24", "poppy-0.1/4.2#34", "poppy-0.1/4.2#38", "poppy-0.1/4.2#39", "poppy-0.1/4.2#43", "poppy-0.1/4.2#54", "poppy-0.1/4.2#55", "poppy-0.1/4#d40", "poppy-0.1/4.2#33", "poppy-0.1/4#35")
+		clausetest.Covers(t, "poppy-0.1/4.2#34", "poppy-0.1/4.2#43", "poppy-0.1/4.2#54", "poppy-0.1/4.2#55", "poppy-0.1/4.2#42", "poppy-0.1/4#d40")
+		clausetest.Refuses(t, "poppy-0.1/4.2#40", "poppy-0.1/4.2#42", "poppy-0.1/4#2", "poppy-0.1/4#24", "poppy-0.1/4.2#34", "poppy-0.1/4.2#38", "poppy-0.1/4.2#39", "poppy-0.1/4.2#43", "poppy-0.1/4.2#54", "poppy-0.1/4.2#55", "poppy-0.1/4#d40", "poppy-0.1/4.2#33", "poppy-0.1/4#35")
 		co, other := in.company(t), in.company(t)
 		s, foreign := co.visitor(t), other.visitor(t)
 		renew := func(co *company, a *fixture.Agent, user, id string) answer {
@@ -115,12 +116,16 @@ func TestSessions_RenewalOfWhatIsNotTheCallers(t *testing.T) {
 func TestSessions_AnEndedSessionStopsAtTheNextRequest(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/4.3#d29", "poppy-0.1/7.2#14", "poppy-0.1/7.13#1")
-		clausetest.Refuses(t, "poppy-0.1/4#9", "poppy-0.1/4.2#43", "poppy-0.1/4.3#d44", "poppy-0.1/7.13#1")
+		clausetest.Refuses(t, "poppy-0.1/4.3#d29", "poppy-0.1/4#9", "poppy-0.1/4.2#43", "poppy-0.1/4.3#d44", "poppy-0.1/7.13#1")
 		co := in.company(t)
 		s := co.visitor(t)
 		id := s.talk(t, "Hello")
 		s.settled(t, id)
+		newer := *s
+		newer.token = co.token(t, co.form(t, s.agent, s.user, with("session_id", s.id)), co.proof(t, s.key)).is(t, http.StatusOK, "").str("access_token")
+		newer.read(t, id, "").is(t, http.StatusOK, "")
 		co.admin(t, http.MethodPost, co.name+"/sessions/"+s.id+":end", object{}).is(t, http.StatusOK, "")
+		newer.read(t, id, "").is(t, http.StatusUnauthorized, "invalid_token").challenged(t, "invalid_token")
 		s.read(t, id, "").is(t, http.StatusUnauthorized, "invalid_token").challenged(t, "invalid_token")
 		s.post(t, messagesPath(id), text("Hello?")).is(t, http.StatusUnauthorized, "invalid_token")
 		// The conversation goes on in the User's next Session.
@@ -131,7 +136,7 @@ func TestSessions_AnEndedSessionStopsAtTheNextRequest(t *testing.T) {
 func TestSessions_TokensExpire(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/4.2#30", "poppy-0.1/4.2#31")
-		clausetest.Refuses(t, "poppy-0.1/4.3#d44", "poppy-0.1/7.13#1", "poppy-0.1/4.2#30", "poppy-0.1/4.2#31", "poppy-0.1/4.2#32")
+		clausetest.Refuses(t, "poppy-0.1/4#15", "poppy-0.1/4.3#d44", "poppy-0.1/7.13#1", "poppy-0.1/4.2#30", "poppy-0.1/4.2#31", "poppy-0.1/4.2#32")
 		co := in.company(t, limits(object{"session_token_lifetime": "1s"}))
 		a := in.agent(t)
 		key := fixture.NewKey(t)
@@ -261,7 +266,7 @@ func TestMT06_SameEverythingAtTwoCompanies(t *testing.T) {
 func TestGW08_TokenRequestsThatAreNotRight(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/4.2#48", "poppy-0.1/4.2#49", "poppy-0.1/4.2#58", "poppy-0.1/4.2#59", "poppy-0.1/4.2#60", "poppy-0.1/4.2#65", "poppy-0.1/4.2#66", "poppy-0.1/4.2#d26", "poppy-0.1/4.3#d26")
-		clausetest.Refuses(t, "poppy-0.1/4#23", "poppy-0.1/4#31", "poppy-0.1/4.2#5", "poppy-0.1/4.2#9", "poppy-0.1/4.2#11", "poppy-0.1/4.2#12", "poppy-0.1/4.2#37", "poppy-0.1/4.2#58", "poppy-0.1/4.2#59", "poppy-0.1/4.2#60",
+		clausetest.Refuses(t, "poppy-0.1/4#18", "poppy-0.1/4#33", "poppy-0.1/4.2#48", "poppy-0.1/4.2#49", "poppy-0.1/4#23", "poppy-0.1/4#31", "poppy-0.1/4.2#5", "poppy-0.1/4.2#9", "poppy-0.1/4.2#11", "poppy-0.1/4.2#12", "poppy-0.1/4.2#37", "poppy-0.1/4.2#58", "poppy-0.1/4.2#59", "poppy-0.1/4.2#60",
 			"poppy-0.1/4.2#65", "poppy-0.1/4.2#66", "poppy-0.1/4.2#d26", "poppy-0.1/4.3#d26", "poppy-0.1/4.3#35", "poppy-0.1/4.3#36", "poppy-0.1/4.3#45", "poppy-0.1/4.2#36")
 		co := in.company(t)
 		a := in.agent(t)
@@ -344,13 +349,13 @@ func TestCO05_ForwardedAddressesOfStrangersDoNotCount(t *testing.T) {
 		clausetest.Refuses(t, "poppy-0.1/4.3#46")
 		co := in.company(t)
 		limited := false
-		for i := range 1200 {
+		for i := range 3000 {
 			r := request(t, http.MethodPost, co.tokenEndpoint(), "grant_type=x", header("Content-Type", "application/x-www-form-urlencoded"),
 				header("X-Forwarded-For", "203.0.113."+strconv.Itoa(i%250)), header("Forwarded", "for=198.51.100."+strconv.Itoa(i%250)))
 			got := in.do(t, r)
 			if got.status == http.StatusTooManyRequests {
 				require.NotEmpty(t, got.header.Get("Retry-After"))
-				require.GreaterOrEqual(t, i, 1000)
+				require.GreaterOrEqual(t, i, 300)
 				limited = true
 				break
 			}

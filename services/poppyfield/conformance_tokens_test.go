@@ -15,7 +15,7 @@ import (
 
 func TestTokens_UsedWithProofs(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/4#7", "poppy-0.1/4#11", "poppy-0.1/4#25", "poppy-0.1/4.3#1", "poppy-0.1/4.3#2", "poppy-0.1/4.3#3", "poppy-0.1/4.3#8", "poppy-0.1/4.3#9", "poppy-0.1/4.3#10", "poppy-0.1/4.3#11",
+		clausetest.Covers(t, "poppy-0.1/4.3#4", "poppy-0.1/4.3#45", "poppy-0.1/4#7", "poppy-0.1/4#11", "poppy-0.1/4#25", "poppy-0.1/4.3#1", "poppy-0.1/4.3#2", "poppy-0.1/4.3#3", "poppy-0.1/4.3#8", "poppy-0.1/4.3#9", "poppy-0.1/4.3#10", "poppy-0.1/4.3#11",
 			"poppy-0.1/4.3#12", "poppy-0.1/4.3#13", "poppy-0.1/4.3#14", "poppy-0.1/4.3#18", "poppy-0.1/4.3#19", "poppy-0.1/4.3#20", "poppy-0.1/4.3#21", "poppy-0.1/4.3#22", "poppy-0.1/4.3#23", "poppy-0.1/4.3#33",
 			"poppy-0.1/4.3#37", "poppy-0.1/4.3#40", "poppy-0.1/4.3#d2", "poppy-0.1/4.3#d6", "poppy-0.1/4.3#d7", "poppy-0.1/4.3#d8", "poppy-0.1/4.3#d28", "poppy-0.1/4.3#d44", "poppy-0.1/7.2#3")
 		co := in.company(t)

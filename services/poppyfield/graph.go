@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -70,6 +71,7 @@ type parts struct {
 	// auth and conversations are what those services are configured with beside cfg.
 	auth          auth.Config
 	conversations conversations.Config
+	replayTimeout time.Duration
 }
 
 // graph is the services of this process and how they reach each other and the

@@ -59,6 +59,8 @@ type processOptions struct {
 	// auth and conversations tune those services; zero is their defaults.
 	auth          auth.Config
 	conversations conversations.Config
+	// replayTimeout bounds a look into the replay memory; 0 is its default.
+	replayTimeout time.Duration
 }
 
 // newProcess opens everything and wires the services; nothing serves yet.
@@ -121,7 +123,7 @@ func newProcess(ctx context.Context, cfg Config, o processOptions) (_ *process, 
 	p.graph, err = newGraph(ctx, cfg, parts{
 		db: p.db, bus: p.bus, keys: ring, egress: p.egress, now: clock.System, log: p.tel.Logger(),
 		traces: p.tel.TracerProvider(), metrics: p.tel.MeterProvider(), adminTLS: o.adminTLS,
-		auth: o.auth, conversations: o.conversations,
+		auth: o.auth, conversations: o.conversations, replayTimeout: o.replayTimeout,
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // Response is what a foreign server answered.
@@ -61,6 +63,7 @@ type exchange struct {
 	body    []byte
 	cap     int64
 	timeout time.Duration
+	traced  bool
 }
 
 // do sends one request and reads the answer within cap and timeout.
@@ -94,6 +97,9 @@ func (c *Client) send(ctx context.Context, u URL, x exchange) (Response, error) 
 	}
 	for name, values := range x.header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if x.traced {
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
 	}
 	req.Header.Set("User-Agent", c.agent)
 	req.Header.Set("Accept-Encoding", "identity")

@@ -468,6 +468,28 @@ func TestFetch_TelemetryTellsNoQueryAndNothingIsSentAlong(t *testing.T) {
 	}
 }
 
+func TestPost_TracedSendsTheSpanAlong(t *testing.T) {
+	ca := newCA(t)
+	var got atomic.Value
+	s := newSite(t, ca, "backend.example", func(w http.ResponseWriter, r *http.Request) {
+		got.Store(r.Header.Get("Traceparent"))
+		w.WriteHeader(http.StatusOK)
+	})
+	spans := tracetest.NewSpanRecorder()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	hosts, err := ParseDevHosts([]string{s.dev()})
+	require.NoError(t, err)
+	roots, err := LoadRootsPEM(ca.PEM())
+	require.NoError(t, err)
+	c, err := New(Config{UserAgent: "x", Now: time.Now, Roots: roots, TracerProvider: tp}, NewGuard(GuardConfig{DevHosts: hosts}))
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Post(t.Context(), PostRequest{URL: "https://backend.example/", Traced: true})
+	require.NoError(t, err)
+	span := spans.Ended()[0].SpanContext()
+	require.Equal(t, "00-"+span.TraceID().String()+"-"+span.SpanID().String()+"-01", got.Load())
+}
+
 func TestNew_MissingPartsAreErrors(t *testing.T) {
 	g := NewGuard(GuardConfig{})
 	for _, cfg := range []Config{{}, {UserAgent: "x"}, {Now: time.Now}} {

@@ -20,6 +20,9 @@ type PostRequest struct {
 	Body        []byte
 	MaxBytes    int64         // of the answer's body; zero means 256 KiB, more than 1 MiB is cut to 1 MiB
 	Timeout     time.Duration // of everything; zero means 15 s, at most 5 min
+	// Traced tells the receiver the trace (header traceparent), for one that belongs to
+	// the same piece of work. Otherwise nobody outside learns of traces.
+	Traced bool
 }
 
 // Post sends a POST and returns the answer as [Client.Fetch] does. It sends once:
@@ -51,5 +54,6 @@ func (c *Client) Post(ctx context.Context, r PostRequest) (Response, error) {
 		body:    body,
 		cap:     clamp(r.MaxBytes, DefaultPostBytes, MaxFetchBytes),
 		timeout: clamp(r.Timeout, DefaultPostTime, MaxTime),
+		traced:  r.Traced,
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -17,8 +18,10 @@ func (g *Group) LivezHandler() http.Handler {
 }
 
 // ReadyzHandler answers 200 when the group is ready and 503 with the name of what
-// is not otherwise, at once when a drain has begun.
+// is not otherwise, at once when a drain has begun. The log gets what changes, not
+// every probe.
 func (g *Group) ReadyzHandler() http.Handler {
+	var said lastSaid
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
@@ -26,14 +29,31 @@ func (g *Group) ReadyzHandler() http.Handler {
 		var notReady *NotReadyError
 		switch {
 		case err == nil:
+			said.changed("")
 			answer(w, http.StatusOK, "ok")
 		case errors.As(err, &notReady):
-			g.log.WarnContext(ctx, "not ready", "module", notReady.Module, "error", notReady.cause)
+			if said.changed(notReady.Module) {
+				g.log.WarnContext(ctx, "not ready", "module", notReady.Module, "error", notReady.cause)
+			}
 			answer(w, http.StatusServiceUnavailable, notReady.Module+" is not ready")
 		default:
 			answer(w, http.StatusServiceUnavailable, err.Error())
 		}
 	})
+}
+
+// lastSaid is the module that was last said not to be ready.
+type lastSaid struct {
+	mu     sync.Mutex
+	module string
+}
+
+func (l *lastSaid) changed(module string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.module
+	l.module = module
+	return old != module
 }
 
 func answer(w http.ResponseWriter, status int, text string) {

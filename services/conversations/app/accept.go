@@ -150,6 +150,11 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 	slot, free := x.app.dispatch.Take(scope)
 	if free {
 		x.slot = slot
+		defer func() {
+			if x.slot != nil {
+				x.slot.Free()
+			}
+		}()
 	}
 	err := x.app.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
 		x.now, x.out, x.isNew, x.claim = x.app.now(), Accepted{}, false, nil
@@ -158,18 +163,15 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 	if errors.Is(err, store.ErrTaken) {
 		err = x.lost(ctx, err)
 	}
-	switch {
-	case x.slot == nil:
-	case err == nil && x.claim != nil:
-		x.slot.Run(*x.claim)
-	default:
-		x.slot.Free()
-	}
 	if err != nil {
 		return Accepted{}, err
 	}
+	if x.claim != nil {
+		slot.Run(*x.claim)
+		x.slot = nil // the delivery's now
+	}
 	if x.isNew {
-		x.app.bells.Ring(ctx, scope, x.out.ConversationID)
+		x.app.bells.Ring(ctx, scope, x.out.ConversationID, x.out.own.last)
 	}
 	return x.out, nil
 }

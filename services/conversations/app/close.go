@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
@@ -37,14 +38,12 @@ func (a *App) CloseForCompany(ctx context.Context, scope tenancy.Scope, id strin
 }
 
 // errKeep ends a close that finds nothing to close.
-type errKeep struct{}
-
-func (errKeep) Error() string { return "the conversation stays open" }
+var errKeep = errors.New("the conversation stays open")
 
 func (a *App) closeInactive(ctx context.Context, scope tenancy.Scope, id string, before time.Time) error {
 	_, err := a.close(ctx, scope, id, conversation.CompanyCloses(), byInactivity, func(c *store.Conversation) error {
 		if c.Status != conversation.Idle || !c.LastEventAt.Before(before) {
-			return errKeep{} // something happened since it was found
+			return errKeep // something happened since it was found
 		}
 		return nil
 	})
@@ -80,7 +79,7 @@ func (a *App) close(ctx context.Context, scope tenancy.Scope, id string, in conv
 		return nil, err
 	}
 	if changed {
-		a.bells.Ring(ctx, scope, id)
+		a.bells.Ring(ctx, scope, id, out.LastSequence)
 	}
 	return out, nil
 }

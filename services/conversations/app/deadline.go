@@ -52,9 +52,9 @@ func (a *App) ExpireAnswers(ctx context.Context) error {
 }
 
 func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error {
-	changed := false
+	var last int64 // of the new events; 0 for none
 	err := a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		changed = false
+		last = 0
 		c, err := tx.Lock(ctx, id)
 		if err != nil {
 			return err
@@ -85,14 +85,16 @@ func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error 
 		if err := tx.Save(ctx, c, now); err != nil {
 			return err
 		}
-		changed = len(events) > 0
+		if len(events) > 0 {
+			last = c.LastSequence
+		}
 		if err := tx.Insert(ctx, c, nil, events); err != nil {
 			return err
 		}
 		return tx.SettleTurns(ctx, store.OutcomeDeadline, expired...)
 	})
-	if err == nil && changed {
-		a.bells.Ring(ctx, scope, id)
+	if err == nil && last > 0 {
+		a.bells.Ring(ctx, scope, id, last)
 	}
 	return err
 }

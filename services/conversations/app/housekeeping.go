@@ -28,7 +28,7 @@ func (a *App) CloseInactive(ctx context.Context) error {
 				return err
 			}
 			for _, id := range ids {
-				if err := a.closeInactive(ctx, co.Scope, id, before); err != nil && !errors.As(err, new(errKeep)) {
+				if err := a.closeInactive(ctx, co.Scope, id, before); err != nil && !errors.Is(err, errKeep) {
 					return err
 				}
 			}

@@ -56,7 +56,7 @@ func (a *App) Post(ctx context.Context, scope tenancy.Scope, id string, m conver
 	if err != nil {
 		return nil, store.Event{}, err
 	}
-	a.bells.Ring(ctx, scope, id)
+	a.bells.Ring(ctx, scope, id, out.LastSequence)
 	return out, event, nil
 }
 

@@ -40,10 +40,13 @@ func (a *App) hold(ctx context.Context, caller Caller, id string, q conversation
 		return p.response(q.Cursor), err
 	}
 	// Listen first: what is committed between the first read and the wait rings.
-	rung, cancel := a.bells.Conversation(caller.Scope, id)
+	waiter, err := a.bells.Conversation(caller.Scope, id)
+	if err != nil {
+		return conversation.ReadResponse{}, conversation.NotFound("poppy-0.1/7.2#16")
+	}
+	defer waiter.Close()
+	ended, cancel := a.bells.Session(caller.Scope, caller.SessionID)
 	defer cancel()
-	ended, cancelSession := a.bells.Session(caller.Scope, caller.SessionID)
-	defer cancelSession()
 	timer := time.NewTimer(q.Wait)
 	defer timer.Stop()
 	for last := false; ; {
@@ -51,16 +54,20 @@ func (a *App) hold(ctx context.Context, caller Caller, id string, q conversation
 		if err != nil || last || enough(p) || p.conversation.Status == conversation.Closed {
 			return p.response(q.Cursor), err
 		}
-		select {
-		case <-rung:
-		case <-timer.C:
-			last = true // a ring may have been lost
-		case <-ended:
-			return p.response(q.Cursor), nil
-		case <-drain:
-			return p.response(q.Cursor), nil
-		case <-ctx.Done():
-			return conversation.ReadResponse{}, ctx.Err()
+		for news := false; !news; {
+			select {
+			case <-waiter.Rung:
+				// The ring of an event that was read already, such as the caller's own message, is none.
+				news = waiter.News(p.conversation.LastSequence)
+			case <-timer.C:
+				news, last = true, true // a ring may have been lost
+			case <-ended:
+				return p.response(q.Cursor), nil
+			case <-drain:
+				return p.response(q.Cursor), nil
+			case <-ctx.Done():
+				return conversation.ReadResponse{}, ctx.Err()
+			}
 		}
 	}
 }

@@ -42,9 +42,9 @@ var ErrLost = errors.New("the lease of the delivery was lost")
 func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got Attempt, next store.Lease) (*store.Claim, error) {
 	id := claim.Delivery.ConversationID
 	var following *store.Claim
-	changed := false
+	var last int64 // of the new events; 0 for none
 	err := a.store.Write(ctx, claim.Scope, func(ctx context.Context, tx store.Tx) error {
-		following, changed = nil, false
+		following, last = nil, 0
 		c, err := tx.Lock(ctx, id)
 		if err != nil {
 			return err
@@ -61,8 +61,12 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		if got.Ending == Postponed {
 			return tx.Postpone(ctx, mine.ID, got.At, got.Kept)
 		}
-		if changed, err = a.settle(ctx, tx, c, *mine, others, got, now); err != nil {
+		changed, err := a.settle(ctx, tx, c, *mine, others, got, now)
+		if err != nil {
 			return err
+		}
+		if changed {
+			last = c.LastSequence
 		}
 		for _, l := range others {
 			if !l.Pending {
@@ -79,8 +83,8 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 	if err != nil {
 		return nil, err
 	}
-	if changed {
-		a.bells.Ring(ctx, claim.Scope, id)
+	if last > 0 {
+		a.bells.Ring(ctx, claim.Scope, id, last)
 	}
 	return following, nil
 }

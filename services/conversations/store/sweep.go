@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-
 	"github.com/poppyfield/poppyfield/ent"
 	entconversation "github.com/poppyfield/poppyfield/ent/conversation"
 	entdelivery "github.com/poppyfield/poppyfield/ent/delivery"
@@ -80,7 +79,6 @@ func (s *Store) ReleaseAll(ctx context.Context, owner string, now time.Time) err
 			SetNextAttemptAt(now).SetLeaseOwner("").ClearLeaseUntil().Exec(ctx)
 	})
 }
-
 
 // NextCompany returns the first Company after the given id that has conversations;
 // ok is false after the last. One index probe each: a job that works through all

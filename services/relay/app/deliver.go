@@ -64,7 +64,7 @@ func (a *App) Deliver(ctx context.Context, scope tenancy.Scope, id string, body 
 		timeout = DefaultAttemptTimeout
 	}
 	res, err := a.post.Post(ctx, egress.PostRequest{
-		URL: b.URL, Body: body, Timeout: timeout, MaxBytes: webhook.MaxAnswer,
+		URL: b.URL, Body: body, Timeout: timeout, MaxBytes: webhook.MaxAnswer, Traced: true,
 		Header: http.Header{
 			webhook.HeaderID: {h.ID}, webhook.HeaderTimestamp: {h.Timestamp}, webhook.HeaderSignature: {h.Signature},
 		},
