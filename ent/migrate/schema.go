@@ -162,9 +162,9 @@ var (
 		PrimaryKey: []*schema.Column{CompaniesColumns[0]},
 		Indexes: []*schema.Index{
 			{
-				Name:    "company_issuer_host",
-				Unique:  false,
-				Columns: []*schema.Column{CompaniesColumns[10]},
+				Name:    "company_issuer_host_issuer_path",
+				Unique:  true,
+				Columns: []*schema.Column{CompaniesColumns[10], CompaniesColumns[11]},
 			},
 			{
 				Name:    "company_created_at_id",

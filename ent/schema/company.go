@@ -39,5 +39,9 @@ func (Company) Fields() []ent.Field {
 
 // Indexes of the entity.
 func (Company) Indexes() []ent.Index {
-	return []ent.Index{index.Fields("issuer_host"), index.Fields("created_at", "id")}
+	return []ent.Index{
+		// A port doesn't select a Company, so two issuers may not differ by it alone.
+		index.Fields("issuer_host", "issuer_path").Unique(),
+		index.Fields("created_at", "id"),
+	}
 }

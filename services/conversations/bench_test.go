@@ -18,6 +18,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/services/conversations"
 	"github.com/poppyfield/poppyfield/test/pgtest"
 )
 
@@ -31,7 +32,7 @@ func BenchmarkRelayTurn(b *testing.B) {
 		open func(testing.TB) *db.DB
 	}{{"sqlite", dbtest.SQLite}, {"postgres", durablePostgres}} {
 		b.Run(database.name, func(b *testing.B) {
-			in := newInstallation(b, database.open(b))
+			in := newInstallationWith(b, database.open(b), conversations.Config{})
 			u := in.user("usr_1")
 			id := u.start(b, "msg_first", "hello").ConversationID
 			b.Run("commit", func(b *testing.B) { measure(b, 1, func(i int) error { return in.touch(b.Context(), id, i) }) })

@@ -56,7 +56,18 @@ func each(t *testing.T, fn func(*testing.T, *installation)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { fn(t, newInstallation(t, d)) })
 }
 
+// impatient has background work done so often that tests needn't wait for it.
+var impatient = conversations.Config{
+	Dispatch:      dispatch.Config{Sweep: 20 * time.Millisecond, Renew: 20 * time.Millisecond},
+	DeadlineEvery: 20 * time.Millisecond, CloseEvery: 20 * time.Millisecond, PruneEvery: 20 * time.Millisecond,
+}
+
 func newInstallation(t testing.TB, d *db.DB) *installation {
+	t.Helper()
+	return newInstallationWith(t, d, impatient)
+}
+
+func newInstallationWith(t testing.TB, d *db.DB, cfg conversations.Config) *installation {
 	t.Helper()
 	in := &installation{
 		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService"),
@@ -66,7 +77,7 @@ func newInstallation(t testing.TB, d *db.DB) *installation {
 	in.tracing = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(in.spans))
 	sessionsv1.RegisterSessionsServiceServer(in.Server, in.sessions)
 	relayv1.RegisterDeliveryServiceServer(in.Server, in.backend)
-	in.service = in.replica(t, dispatch.Config{})
+	in.service = in.replicaWith(t, cfg)
 	in.service.Register(in.Server)
 	in.Serve(t)
 	in.admin = adminv1.NewConversationServiceClient(in.Conn(t))
@@ -79,16 +90,23 @@ func newInstallation(t testing.TB, d *db.DB) *installation {
 // replica makes a further process's worth of the service on the same database and NATS.
 func (in *installation) replica(t testing.TB, cfg dispatch.Config) *conversations.Service {
 	t.Helper()
+	all := impatient
 	if cfg.Sweep == 0 {
-		cfg.Sweep = 20 * time.Millisecond
+		cfg.Sweep = all.Dispatch.Sweep
 	}
 	if cfg.Renew == 0 {
-		cfg.Renew = 20 * time.Millisecond
+		cfg.Renew = all.Dispatch.Renew
 	}
-	cfg.Jitter = func() float64 { return 0.5 }
+	all.Dispatch = cfg
+	return in.replicaWith(t, all)
+}
+
+func (in *installation) replicaWith(t testing.TB, cfg conversations.Config) *conversations.Service {
+	t.Helper()
+	cfg.Dispatch.Jitter = func() float64 { return 0.5 }
 	conn := in.Conn(t)
 	s, err := conversations.New(
-		conversations.Config{Dispatch: cfg, DeadlineEvery: 20 * time.Millisecond, CloseEvery: 20 * time.Millisecond, PruneEvery: 20 * time.Millisecond},
+		cfg,
 		conversations.Deps{
 			DB: in.DB, Bus: in.Bus, Directory: in.Directory, Now: in.Clock.Now, Log: in.Log,
 			Sessions: sessionsv1.NewSessionsServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn), TracerProvider: in.tracing,

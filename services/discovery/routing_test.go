@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	poppy "github.com/poppyfield/poppyfield/internal/poppy/discovery"
 )
@@ -233,9 +234,9 @@ func TestRoutes_OtherMethods(t *testing.T) {
 	}
 }
 
-func TestRoutes_Names(t *testing.T) {
+func TestRoutes_AnyoneReadsDocuments(t *testing.T) {
 	r := newRig(t)
-	require.Equal(t, []string{
-		"GET /poppy/{domain}/poppy.json", "GET /.well-known/oauth-authorization-server", "GET /poppy/webhook-keys.json",
-	}, r.router.Names())
+	require.Equal(t, map[string]publicweb.Caller{
+		"GET /poppy/{domain}/poppy.json": publicweb.Anyone, "GET /.well-known/oauth-authorization-server": publicweb.Anyone, "GET /poppy/webhook-keys.json": publicweb.Anyone,
+	}, r.router.Table())
 }

@@ -354,7 +354,7 @@ func (in *installation) rawRequest(t testing.TB, sni, text string) []byte {
 	t.Helper()
 	conn, err := tls.Dial("tcp", in.address, &tls.Config{RootCAs: in.ca.Pool(), ServerName: sni, MinVersion: tls.VersionTLS12})
 	require.NoError(t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // what came back is all that counts
 	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 	_, err = io.Copy(conn, bytes.NewReader([]byte(text)))
 	require.NoError(t, err)

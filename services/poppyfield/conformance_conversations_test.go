@@ -214,7 +214,7 @@ func TestID01_RetriesAndConflicts(t *testing.T) {
 		require.Equal(t, "closed", s.post(t, messagesPath(id), later).is(t, http.StatusAccepted, "").str("status"))
 		s.post(t, messagesPath(id), message(object{"id": "msg_2", "text": "Changed"})).is(t, http.StatusConflict, "message_id_conflict")
 		s.post(t, messagesPath(id), text("New")).is(t, http.StatusConflict, "conversation_closed")
-		require.Equal(t, 9, len(s.events(t, id)))
+		require.Len(t, s.events(t, id), 9)
 	})
 }
 
@@ -239,17 +239,24 @@ func TestCV01_NoDirectConversations(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		co := in.company(t)
 		s := co.visitor(t)
-		id := s.talk(t, "Hello")
+		clausetest.Refuses(t, "poppy-0.1/7.13#3", "poppy-0.1/7.13#5", "poppy-0.1/7.13#d21")
+		id, closed := s.talk(t, "Hello"), s.talk(t, "Hello")
 		s.settled(t, id)
-		for _, parent := range []any{id, "cnv_unknown", "", 1, nil} {
+		s.post(t, closePath(closed), "{}").is(t, http.StatusOK, "")
+		foreign := co.visitor(t).talk(t, "Hello")
+		direct := func(parent any) answer {
 			body := text("May I talk to you?")
 			body["parent_conversation_id"] = parent
-			got := s.post(t, conversationsPath, body)
-			if parent == nil { // null is as good as none
-				require.Contains(t, []int{http.StatusCreated, http.StatusBadRequest}, got.status, "%s", got.raw)
-				continue
-			}
-			got.is(t, http.StatusBadRequest, "invalid_request")
+			return s.post(t, conversationsPath, body)
+		}
+		got := direct(id).is(t, http.StatusBadRequest, "invalid_request")
+		require.Contains(t, got.str("error_description"), "Direct Conversations")
+		for _, parent := range []string{"cnv_unknown", foreign} {
+			require.Equal(t, `{"error":"conversation_not_found"}`, string(direct(parent).is(t, http.StatusNotFound, "conversation_not_found").raw))
+		}
+		direct(closed).is(t, http.StatusConflict, "conversation_closed")
+		for _, parent := range []any{"", 1, object{}} {
+			direct(parent).is(t, http.StatusBadRequest, "invalid_request")
 		}
 		require.Len(t, s.events(t, id), 4)
 	})

@@ -70,7 +70,7 @@ func (k ecKey) jwk(private bool) object {
 	}
 	out := object{"kty": "EC", "crv": "P-256", "x": b64(raw[1:33]), "y": b64(raw[33:])}
 	if private {
-		d, err := k.PrivateKey.Bytes()
+		d, err := k.Bytes()
 		if err != nil {
 			return nil
 		}

@@ -104,7 +104,7 @@ func TestCI15_DocumentsThatIdentifyNobody(t *testing.T) {
 			}},
 			"404": {page: func(*fixture.Agent) http.HandlerFunc { return http.NotFound }},
 			"201": {page: func(a *fixture.Agent) http.HandlerFunc {
-				return func(w http.ResponseWriter, r *http.Request) {
+				return func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "application/json")
 					w.WriteHeader(http.StatusCreated)
 					_, _ = w.Write(a.Document())

@@ -159,6 +159,24 @@ func TestRelay_NobodyWaitsForever(t *testing.T) {
 			s := co.visitor(t)
 			require.Equal(t, []string{"user", "working", "company", "idle"}, shape(s.settled(t, s.talk(t, "Hello"))))
 		})
+		t.Run("late messages are not wanted", func(t *testing.T) {
+			co := in.company(t, quick, backendSettings(object{"deliver_late": false, "attempt_timeout": "0.200s"}))
+			gone := t.Context().Done()
+			co.backend.answer(func(d delivery) reply {
+				if d.body.Data.Message.Text == "Hello" {
+					<-gone
+				}
+				return says("Here I am.")
+			})
+			s := co.visitor(t)
+			id := s.talk(t, "Hello")
+			require.Equal(t, "Hello", co.backend.next(t).body.Data.Message.Text)
+			require.Len(t, s.settled(t, id), 4)
+			// The next one in line comes as soon as that one is dropped, which is when it would be sent again.
+			got := s.post(t, messagesPath(id)+"?wait=30", text("Still there?"))
+			require.Equal(t, "Still there?", co.backend.next(t).body.Data.Message.Text)
+			got.is(t, http.StatusAccepted, "")
+		})
 		t.Run("a late answer still comes", func(t *testing.T) {
 			co := in.company(t, quick)
 			release := make(chan struct{})

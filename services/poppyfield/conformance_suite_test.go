@@ -186,7 +186,7 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 			t.Errorf("stopping the process: %v", err)
 		}
 	})
-	public := in.process.standard("public", in.process.graph.handler(), publicBody, false)
+	public := in.process.standard("public", in.process.graph.router(), publicBody, false)
 	err = in.process.start(t.Context(), surface{name: "https", lis: lis, handler: byHost(in.process.graph.admin.HTTP(), public), tls: conf})
 	require.NoError(t, err)
 	require.NoError(t, in.process.whenReady(t.Context()))

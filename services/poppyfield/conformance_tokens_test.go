@@ -75,7 +75,7 @@ func TestTokens_ProofsThatFail(t *testing.T) {
 				return forge(t, h, object{"jti": fixture.RandomID(), "htm": method, "htu": u, "iat": now().Unix(), "ath": dpop.TokenHash(s.token)}, sign)
 			}
 		}
-		for name, make := range map[string]func(method, u string) string{
+		for name, build := range map[string]func(method, u string) string{
 			"method":               claim("htm", "PUT"),
 			"method in lower case": func(method, u string) string { return s.proofFor(t, strings.ToLower(method), u) },
 			"no method":            claim("htm", nil),
@@ -88,7 +88,7 @@ func TestTokens_ProofsThatFail(t *testing.T) {
 			"URL of another host": func(method, u string) string {
 				return s.proofFor(t, method, strings.Replace(u, co.host, "x."+co.host, 1))
 			},
-			"URL without the port": func(method, u string) string { return s.proofFor(t, method, "https://"+co.host+conversationsPath) },
+			"URL without the port": func(method, _ string) string { return s.proofFor(t, method, "https://"+co.host+conversationsPath) },
 			"relative URL":         claim("htu", conversationsPath),
 			"no URL":               claim("htu", nil),
 			"iat two minutes ago":  claim("iat", now().Add(-2*time.Minute).Unix()),
@@ -116,12 +116,12 @@ func TestTokens_ProofsThatFail(t *testing.T) {
 			"":                      nil, // none at all
 		} {
 			t.Run("proof/"+name, func(t *testing.T) {
-				drop := make == nil
+				drop := build == nil
 				set := func(method, u string) func(*http.Request) {
 					if drop {
 						return header("DPoP")
 					}
-					return header("DPoP", make(method, u))
+					return header("DPoP", build(method, u))
 				}
 				s.read(t, id, "", set(http.MethodGet, events)).is(t, http.StatusUnauthorized, "invalid_dpop_proof").challenged(t, "invalid_dpop_proof")
 				got := s.post(t, conversationsPath, text("No"), set(http.MethodPost, co.conversationsEndpoint())).is(t, http.StatusUnauthorized, "invalid_dpop_proof")

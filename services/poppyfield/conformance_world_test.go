@@ -139,7 +139,7 @@ type reply struct {
 
 // says answers with one message.
 func says(text string) reply {
-	raw, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{"text": text}}}) //nolint:errchkjson // strings encode
+	raw, _ := json.Marshal(map[string]any{"messages": []any{map[string]any{"text": text}}}) // strings encode
 	return reply{body: string(raw)}
 }
 

@@ -178,7 +178,7 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	if err != nil {
 		return errors.Join(err, p.close(ctx))
 	}
-	public := p.standard("public", p.graph.handler(), publicBody, false)
+	public := p.standard("public", p.graph.router(), publicBody, false)
 	err = p.start(ctx,
 		surface{name: "https", lis: lis.https, handler: byHost(p.graph.admin.HTTP(), public), tls: conf},
 		surface{name: "metrics", lis: lis.metrics, handler: p.operations()})
@@ -266,10 +266,10 @@ func devConfig(dir, listen string, f devFlags) (Config, error) {
 }
 
 // keptSecret returns the secret in a file, making both when they are missing.
-func keptSecret(path string, make func() string) (string, error) {
+func keptSecret(path string, fresh func() string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		s := make()
+		s := fresh()
 		return s, os.WriteFile(path, []byte(s+"\n"), 0o600)
 	}
 	return strings.TrimSpace(string(raw)), err

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -284,12 +282,12 @@ func (g *graph) addAdmin(ctx context.Context) error {
 	return nil
 }
 
-// handler is the public surface of the services in this process; nil when there is none.
-func (g *graph) handler() http.Handler {
+// router is the public surface of the services in this process; nil when there is none.
+func (g *graph) router() *publicweb.Router {
 	if len(g.routes) == 0 {
 		return nil
 	}
-	return publicweb.New(g.public, slices.Clip(g.routes))
+	return publicweb.New(g.public, g.routes)
 }
 
 func (g *graph) close() error {

@@ -89,7 +89,7 @@ func (p *process) surfaces() ([]surface, error) {
 		out = append(out, surface{name: name, lis: lis, handler: h, tls: conf})
 		return nil
 	}
-	if h := p.graph.handler(); h != nil {
+	if h := p.graph.router(); h != nil {
 		if err := add("public", p.cfg.Public, p.standard("public", h, publicBody, true)); err != nil {
 			return nil, err
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -131,6 +133,15 @@ func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
+}
+
+// Print lists spans, for the log of a test that fails.
+func Print(spans []Span) string {
+	var out strings.Builder
+	for _, s := range spans {
+		fmt.Fprintf(&out, "%s %s < %s %s %q %v\n", s.TraceID, s.SpanID, s.ParentID, strings.TrimPrefix(s.Kind.String(), "SPAN_KIND_"), s.Name, s.Attributes)
+	}
+	return out.String()
 }
 
 // Await returns all spans as soon as they satisfy enough, which exporters may take

@@ -27,8 +27,33 @@ type Route struct {
 	Handler Handler
 	// WellKnown marks a path that, for an issuer with a path, is also found inserted between host and path (RFC 8414 3.1).
 	WellKnown bool
-	// Public marks a document that browsers of any origin may read; such routes answer preflight requests.
-	Public bool
+	// Caller says who may call. A route that doesn't say is not served.
+	Caller Caller
+}
+
+// Caller is who a route is for, and so what its handler establishes before anything else.
+type Caller uint8
+
+// The callers.
+const (
+	// Anyone reads a public document, from pages of any origin too: such routes answer preflight requests.
+	Anyone Caller = iota + 1
+	// Client is a Personal Agent that proves itself by its client assertion (Poppy 4.1).
+	Client
+	// Session is a Personal Agent with a Session Token and a proof (Poppy 4.3).
+	Session
+)
+
+func (c Caller) String() string {
+	switch c {
+	case Anyone:
+		return "anyone"
+	case Client:
+		return "client"
+	case Session:
+		return "session"
+	}
+	return "nobody"
 }
 
 // Resolver finds the Company of a host and path.
@@ -52,16 +77,19 @@ type route struct {
 func New(companies Resolver, routes []Route) *Router {
 	rt := &Router{companies: companies}
 	for _, r := range routes {
+		if r.Caller == 0 {
+			continue
+		}
 		rt.routes = append(rt.routes, route{r, r.Method + " " + r.Path, strings.Split(strings.TrimPrefix(r.Path, "/"), "/")})
 	}
 	return rt
 }
 
-// Names lists "METHOD /path" of every route, for the table of who may call what.
-func (rt *Router) Names() []string {
-	var out []string
+// Table says of every route, as "METHOD /path", who may call it.
+func (rt *Router) Table() map[string]Caller {
+	out := make(map[string]Caller, len(rt.routes))
 	for _, r := range rt.routes {
-		out = append(out, r.name)
+		out[r.name] = r.Caller
 	}
 	return out
 }
@@ -92,7 +120,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if candidate.wellKnown && !r2.WellKnown || !r2.matches(candidate.path) {
 				continue
 			}
-			if r2.Public && r.Method == http.MethodOptions {
+			if r2.Caller == Anyone && r.Method == http.MethodOptions {
 				preflight(w)
 				return
 			}
@@ -120,7 +148,7 @@ func (r *route) methods() []string {
 	if r.Method == http.MethodGet {
 		out = append(out, http.MethodHead)
 	}
-	if r.Public {
+	if r.Caller == Anyone {
 		out = append(out, http.MethodOptions)
 	}
 	return out

@@ -45,12 +45,13 @@ func newRouter() *publicweb.Router {
 	return publicweb.New(hosts{
 		"root.example": "https://root.example", "path.example": "https://path.example/t/acme", "down.example": "down", "broken.example": "broken",
 	}, []publicweb.Route{
-		{Method: http.MethodPost, Path: "/things", Handler: reached},
-		{Method: http.MethodGet, Path: "/things/{id}", Handler: reached},
-		{Method: http.MethodPost, Path: "/things/{id}", Handler: reached},
-		{Method: http.MethodGet, Path: "/things/{id}/parts/{sub}", Handler: reached},
-		{Method: http.MethodGet, Path: "/.well-known/about", Handler: reached, WellKnown: true, Public: true},
-		{Method: http.MethodGet, Path: "/.well-known/private", Handler: reached},
+		{Method: http.MethodPost, Path: "/things", Handler: reached, Caller: publicweb.Session},
+		{Method: http.MethodGet, Path: "/things/{id}", Handler: reached, Caller: publicweb.Session},
+		{Method: http.MethodPost, Path: "/things/{id}", Handler: reached, Caller: publicweb.Session},
+		{Method: http.MethodGet, Path: "/things/{id}/parts/{sub}", Handler: reached, Caller: publicweb.Session},
+		{Method: http.MethodGet, Path: "/.well-known/about", Handler: reached, WellKnown: true, Caller: publicweb.Anyone},
+		{Method: http.MethodGet, Path: "/.well-known/private", Handler: reached, Caller: publicweb.Session},
+		{Method: http.MethodGet, Path: "/nobodys", Handler: reached},
 	})
 }
 
@@ -156,7 +157,13 @@ func TestServeHTTP_DirectoryAwayIsNotNotFound(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "secret")
 }
 
-func TestNames(t *testing.T) {
-	require.Contains(t, newRouter().Names(), "GET /things/{id}/parts/{sub}")
-	require.Len(t, newRouter().Names(), 6)
+func TestTable_SaysWhoMayCall(t *testing.T) {
+	table := newRouter().Table()
+	require.Equal(t, publicweb.Session, table["GET /things/{id}/parts/{sub}"])
+	require.Equal(t, publicweb.Anyone, table["GET /.well-known/about"])
+	require.Len(t, table, 6)
+}
+
+func TestNew_RouteThatNobodyMayCallIsNotServed(t *testing.T) {
+	require.Equal(t, http.StatusNotFound, ask(t, newRouter(), http.MethodGet, "https://root.example/nobodys").Code)
 }

@@ -50,8 +50,8 @@ func New(cfg Config, a *app.App, now clock.Clock, log *slog.Logger) *Endpoints {
 // Routes of the endpoints.
 func (e *Endpoints) Routes() []publicweb.Route {
 	return []publicweb.Route{
-		{Method: http.MethodPost, Path: "/oauth/token", Handler: e.token},
-		{Method: http.MethodPost, Path: "/oauth/revoke", Handler: e.revoke},
+		{Method: http.MethodPost, Path: "/oauth/token", Handler: e.token, Caller: publicweb.Client},
+		{Method: http.MethodPost, Path: "/oauth/revoke", Handler: e.revoke, Caller: publicweb.Client},
 	}
 }
 

@@ -26,10 +26,10 @@ type Handlers struct {
 // Routes returns the endpoints below a Company's issuer.
 func (h *Handlers) Routes() []publicweb.Route {
 	return []publicweb.Route{
-		{Method: http.MethodPost, Path: "/poppy/conversations", Handler: h.endpoint(h.start)},
-		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/messages", Handler: h.endpoint(h.send)},
-		{Method: http.MethodGet, Path: "/poppy/conversations/{id}/events", Handler: h.endpoint(h.events)},
-		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/close", Handler: h.endpoint(h.close)},
+		{Method: http.MethodPost, Path: "/poppy/conversations", Handler: h.endpoint(h.start), Caller: publicweb.Session},
+		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/messages", Handler: h.endpoint(h.send), Caller: publicweb.Session},
+		{Method: http.MethodGet, Path: "/poppy/conversations/{id}/events", Handler: h.endpoint(h.events), Caller: publicweb.Session},
+		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/close", Handler: h.endpoint(h.close), Caller: publicweb.Session},
 	}
 }
 

@@ -66,9 +66,9 @@ func New(build func(context.Context, tenancy.Scope) (app.Documents, error), keys
 // Routes returns the public endpoints.
 func (d *Documents) Routes() []publicweb.Route {
 	return []publicweb.Route{
-		{Method: http.MethodGet, Path: "/poppy/{domain}/poppy.json", Handler: d.poppy, Public: true},
-		{Method: http.MethodGet, Path: "/.well-known/oauth-authorization-server", Handler: d.metadata, Public: true, WellKnown: true},
-		{Method: http.MethodGet, Path: "/poppy/webhook-keys.json", Handler: d.webhookKeys, Public: true},
+		{Method: http.MethodGet, Path: "/poppy/{domain}/poppy.json", Handler: d.poppy, Caller: publicweb.Anyone},
+		{Method: http.MethodGet, Path: "/.well-known/oauth-authorization-server", Handler: d.metadata, Caller: publicweb.Anyone, WellKnown: true},
+		{Method: http.MethodGet, Path: "/poppy/webhook-keys.json", Handler: d.webhookKeys, Caller: publicweb.Anyone},
 	}
 }
 

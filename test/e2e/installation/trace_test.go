@@ -50,7 +50,7 @@ func TestTrace_OneFromTheAgentsPOSTToTheWebhook(t *testing.T) {
 			trace, webhook := parent[1], parent[2]
 			wanted := map[string]func(otlp.Span) bool{
 				"the agent's POST": func(s otlp.Span) bool {
-					return s.Kind == tracepb.Span_SPAN_KIND_SERVER && s.Attributes["http.route"] == "/poppy/conversations/{id}/messages"
+					return s.Kind == tracepb.Span_SPAN_KIND_SERVER && s.Name == "POST /poppy/conversations/{id}/messages"
 				},
 				"a call that checks the proof":  serverSpan("poppyfield.sessions.v1.SessionsService/VerifyRequest"),
 				"its client's side":             clientSpan("poppyfield.sessions.v1.SessionsService/VerifyRequest"),
@@ -59,20 +59,26 @@ func TestTrace_OneFromTheAgentsPOSTToTheWebhook(t *testing.T) {
 				"the delivery":                  func(s otlp.Span) bool { return s.Name == "conversations.deliver" },
 				"the webhook, by its span's id": func(s otlp.Span) bool { return s.SpanID == webhook && s.Kind == tracepb.Span_SPAN_KIND_CLIENT },
 			}
+			ours := func(spans []otlp.Span) []otlp.Span {
+				return slices.DeleteFunc(spans, func(s otlp.Span) bool { return s.TraceID != trace })
+			}
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log(otlp.Print(ours(collector.Spans())))
+				}
+			})
 			for what, is := range wanted {
 				collector.Await(t, what, func(all []otlp.Span) bool {
-					return slices.ContainsFunc(all, func(s otlp.Span) bool { return s.TraceID == trace && is(s) })
+					return slices.ContainsFunc(ours(all), is)
 				})
 			}
-			whole := map[string]otlp.Span{}
-			for _, s := range collector.Spans() {
-				if s.TraceID == trace {
-					whole[s.SpanID] = s
-				}
+			byID := map[string]otlp.Span{}
+			for _, s := range ours(collector.Spans()) {
+				byID[s.SpanID] = s
 			}
 			roots := 0
-			for _, s := range whole {
-				if _, known := whole[s.ParentID]; !known {
+			for _, s := range byID {
+				if _, known := byID[s.ParentID]; !known {
 					require.Empty(t, s.ParentID, "%s hangs in the air", s.Name)
 					roots++
 				}

@@ -29,8 +29,8 @@ CREATE UNIQUE INDEX "companies_issuer_key" ON "companies" ("issuer");
 CREATE UNIQUE INDEX "companies_slug_key" ON "companies" ("slug");
 -- create index "company_created_at_id" to table: "companies"
 CREATE INDEX "company_created_at_id" ON "companies" ("created_at", "id");
--- create index "company_issuer_host" to table: "companies"
-CREATE INDEX "company_issuer_host" ON "companies" ("issuer_host");
+-- create index "company_issuer_host_issuer_path" to table: "companies"
+CREATE UNIQUE INDEX "company_issuer_host_issuer_path" ON "companies" ("issuer_host", "issuer_path");
 -- create "conversations" table
 CREATE TABLE "conversations" ("id" character varying NOT NULL, "company_id" character varying NOT NULL, "created_at" timestamptz NOT NULL, "updated_at" timestamptz NOT NULL, "version" bigint NOT NULL DEFAULT 1, "client_id" character varying NOT NULL, "agent_name" character varying NOT NULL DEFAULT '', "user_id" character varying NOT NULL, "account" character varying NOT NULL DEFAULT '', "session_id" character varying NOT NULL, "status" character varying NOT NULL DEFAULT 'idle', "responder" character varying NOT NULL DEFAULT 'agent', "context" jsonb NULL, "cursor_key" bytea NOT NULL, "last_sequence" bigint NOT NULL DEFAULT 0, "oldest_sequence" bigint NOT NULL DEFAULT 1, "answer_due_at" timestamptz NULL, "last_event_at" timestamptz NOT NULL, "closed_by" character varying NOT NULL DEFAULT '', PRIMARY KEY ("id"));
 -- create index "conversation_answer_due_at" to table: "conversations"
@@ -133,8 +133,8 @@ DROP INDEX "conversation_company_id_last_event_at_id";
 DROP INDEX "conversation_answer_due_at";
 -- reverse: create "conversations" table
 DROP TABLE "conversations";
--- reverse: create index "company_issuer_host" to table: "companies"
-DROP INDEX "company_issuer_host";
+-- reverse: create index "company_issuer_host_issuer_path" to table: "companies"
+DROP INDEX "company_issuer_host_issuer_path";
 -- reverse: create index "company_created_at_id" to table: "companies"
 DROP INDEX "company_created_at_id";
 -- reverse: create index "companies_slug_key" to table: "companies"

@@ -27,8 +27,8 @@ CREATE TABLE `companies` (`id` text NOT NULL, `created_at` datetime NOT NULL, `u
 CREATE UNIQUE INDEX `companies_slug_key` ON `companies` (`slug`);
 -- create index "companies_issuer_key" to table: "companies"
 CREATE UNIQUE INDEX `companies_issuer_key` ON `companies` (`issuer`);
--- create index "company_issuer_host" to table: "companies"
-CREATE INDEX `company_issuer_host` ON `companies` (`issuer_host`);
+-- create index "company_issuer_host_issuer_path" to table: "companies"
+CREATE UNIQUE INDEX `company_issuer_host_issuer_path` ON `companies` (`issuer_host`, `issuer_path`);
 -- create index "company_created_at_id" to table: "companies"
 CREATE INDEX `company_created_at_id` ON `companies` (`created_at`, `id`);
 -- create "conversations" table
@@ -135,8 +135,8 @@ DROP INDEX `conversation_company_id_last_event_at_id`;
 DROP TABLE `conversations`;
 -- reverse: create index "company_created_at_id" to table: "companies"
 DROP INDEX `company_created_at_id`;
--- reverse: create index "company_issuer_host" to table: "companies"
-DROP INDEX `company_issuer_host`;
+-- reverse: create index "company_issuer_host_issuer_path" to table: "companies"
+DROP INDEX `company_issuer_host_issuer_path`;
 -- reverse: create index "companies_issuer_key" to table: "companies"
 DROP INDEX `companies_issuer_key`;
 -- reverse: create index "companies_slug_key" to table: "companies"
