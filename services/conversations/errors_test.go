@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
 // requests are one request to each endpoint of a conversation.
@@ -54,12 +56,12 @@ func TestToken_IsJudgedForTheConfiguredAddress(t *testing.T) {
 		in.company.Snapshot.ConversationsResource = "https://talk.example/"
 		in.Changed(in.company)
 		u := in.user("usr_1")
-		id := u.start(t, "msg_1", "hello").ConversationID
 		in.sessions.mu.Lock()
 		in.sessions.known[u.token].DpopNonce = "nonce-2"
 		in.sessions.mu.Unlock()
 		issuer := in.company.Issuer.String()
-		for name, r := range requests(id) {
+		for name := range requests("") {
+			r := requests(u.start(t, "msg_"+name, "hello").ConversationID)[name]
 			got := u.do(t, r[0], r[1]+"?wait=0", r[2], func(r *http.Request) {
 				r.Header.Set("X-Forwarded-Host", "evil.example")
 				r.Header.Set("Forwarded", "host=evil.example;proto=http")
@@ -72,6 +74,33 @@ func TestToken_IsJudgedForTheConfiguredAddress(t *testing.T) {
 			require.Equal(t, []string{"proof"}, asked.GetProof().GetProofs())
 			require.Equal(t, "https://talk.example/", asked.GetRequiredResource())
 		}
+	})
+}
+
+func TestToken_RefusalsOfEveryKindPassThrough(t *testing.T) {
+	each(t, func(t *testing.T, in *installation) {
+		clausetest.Refuses(t, "poppy-0.1/7.13#16", "poppy-0.1/4.3#46", "poppy-0.1/7.13#1")
+		u := in.user("usr_1")
+		for _, c := range []struct {
+			refusal *problem.Error
+			status  int
+			header  string
+			value   string
+		}{
+			{problem.New(problem.RateLimited, problem.RateLimitedReason, "", "too many requests").WithRetryAfter(7 * time.Second), http.StatusTooManyRequests, "Retry-After", "7"},
+			{problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "briefly unavailable").WithRetryAfter(time.Second), http.StatusServiceUnavailable, "Retry-After", "1"},
+			{problem.New(problem.Unauthenticated, problem.UseDPoPNonce, "", "needs a nonce").WithExtra("dpop_nonce", "n1"), http.StatusUnauthorized, "DPoP-Nonce", "n1"},
+		} {
+			in.sessions.mu.Lock()
+			in.sessions.refusal = c.refusal
+			in.sessions.mu.Unlock()
+			got := u.do(t, http.MethodPost, endpoint, text("msg_1", "hello"))
+			require.Equal(t, c.status, got.Status)
+			require.Equal(t, c.value, got.Header.Get(c.header))
+			require.Equal(t, c.refusal.Reason.Wire(), got.Error)
+			require.NotContains(t, got.Raw, "nonce\":")
+		}
+		require.Empty(t, in.backend.webhooks())
 	})
 }
 
@@ -131,7 +160,7 @@ func TestOwner_StrangersGetTheAnswerOfNoConversation(t *testing.T) {
 
 func TestOwner_AnySessionOfTheUserGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/7.2#12", "poppy-0.1/7.2#14", "poppy-0.1/7.11#10", "poppy-0.1/7.11#11", "poppy-0.1/7.11#12")
+		clausetest.Covers(t, "poppy-0.1/7.2#12", "poppy-0.1/7.2#14", "poppy-0.1/7.2#15", "poppy-0.1/7.13#d21", "poppy-0.1/7.11#10", "poppy-0.1/7.11#11", "poppy-0.1/7.11#12")
 		u := in.user("usr_1")
 		first := u.start(t, "msg_1", "hello")
 		next := u.again()

@@ -164,6 +164,8 @@ type sessionsScript struct {
 	known map[string]*sessionsv1.VerifyRequestResponse
 	asked []*sessionsv1.VerifyRequestRequest
 	nonce string
+	// refusal is every request's answer while it is set.
+	refusal *problem.Error
 }
 
 // VerifyRequest implements the service.
@@ -174,6 +176,9 @@ func (s *sessionsScript) VerifyRequest(ctx context.Context, req *sessionsv1.Veri
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, req)
+	if s.refusal != nil {
+		return nil, s.refusal
+	}
 	refused := problem.New(problem.Unauthenticated, problem.InvalidToken, "", "the token is not known")
 	if s.nonce != "" {
 		refused = refused.WithExtra("dpop_nonce", s.nonce)

@@ -292,6 +292,8 @@ func TestMessage_WrongBodies(t *testing.T) {
 
 func TestMessage_TooLarge(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
+		clausetest.Covers(t, "poppy-0.1/7.4#10")
+		clausetest.Refuses(t, "poppy-0.1/7.4#10")
 		u := in.user("usr_1")
 		got := u.do(t, http.MethodPost, endpoint, text("msg_1", strings.Repeat("x", 300<<10)))
 		require.Equal(t, http.StatusRequestEntityTooLarge, got.Status)
@@ -321,7 +323,7 @@ func TestCO04_TextComesBackAsItWasSent(t *testing.T) {
 func TestCV06_ContextOnlyMessage(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7.4#7", "poppy-0.1/7.4#17", "poppy-0.1/7.4#19", "poppy-0.1/7.4#20", "poppy-0.1/7.4#21", "poppy-0.1/7.4#22", "poppy-0.1/7.4#26",
-			"poppy-0.1/7.4#27", "poppy-0.1/7.4#28", "poppy-0.1/7.4#30", "poppy-0.1/7.4#d20", "poppy-0.1/7.4#1")
+			"poppy-0.1/7.4#27", "poppy-0.1/7.4#28", "poppy-0.1/7.4#30", "poppy-0.1/7.4#d46", "poppy-0.1/7.4#d20", "poppy-0.1/7.4#1")
 		u := in.user("usr_1")
 		got := u.do(t, http.MethodPost, endpoint+"?wait=20",
 			`{"message":{"id":"msg_1","sender":"agent","text":"hi","context":{"locale":"en-US","time_zone":"America/Los_Angeles","user_available":true,"units":{"z":1,"a":2.50}}}}`)

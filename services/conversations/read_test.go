@@ -17,7 +17,7 @@ import (
 
 func TestRead_FromCursorToCursor(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/7.2#6", "poppy-0.1/7.5#1", "poppy-0.1/7.5#2", "poppy-0.1/7.5#3", "poppy-0.1/7.5#16", "poppy-0.1/7.5#17", "poppy-0.1/7.5#21", "poppy-0.1/7.5#24", "poppy-0.1/7.5#d19")
+		clausetest.Covers(t, "poppy-0.1/7.2#6", "poppy-0.1/7.5#1", "poppy-0.1/7.5#2", "poppy-0.1/7.5#3", "poppy-0.1/7.5#16", "poppy-0.1/7.5#17", "poppy-0.1/7.5#21", "poppy-0.1/7.5#24", "poppy-0.1/7.5#d19", "poppy-0.1/7.13#d19")
 		u := in.user("usr_1")
 		all := u.start(t, "msg_1", "hello")
 		for i := range all.Events {
@@ -280,7 +280,7 @@ func (in *installation) newest(t testing.TB, u *user, a answer) string {
 	return got.Cursor
 }
 
-func TestEvents_BecomeVisibleInOrder(t *testing.T) {
+func TestDB01_ParallelWritersAndAReaderThatMissesNothing(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7.5#1", "poppy-0.1/7.5#16")
 		u := in.user("usr_1")

@@ -121,8 +121,8 @@ func TestDiscovery_EverythingADocumentMayHold(t *testing.T) {
 // Settings that would break the document are refused before anything of it is served.
 func TestDiscovery_SettingsThatBreakTheDocumentAreRefused(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Refuses(t, "poppy-0.1/3.3#2", "poppy-0.1/3.3#4", "poppy-0.1/3.3#8", "poppy-0.1/3.1#3", "poppy-0.1/3.1#14", "poppy-0.1/3.1#16", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#20", "poppy-0.1/3.1#21", "poppy-0.1/3.1#23",
-			"poppy-0.1/3.3#3", "poppy-0.1/3.3#5", "poppy-0.1/3.3#6", "poppy-0.1/3.1#13", "poppy-0.1/7.1#1")
+		clausetest.Refuses(t, "poppy-0.1/3.3#2", "poppy-0.1/3.3#4", "poppy-0.1/3.3#8", "poppy-0.1/3.1#3", "poppy-0.1/3.1#14", "poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#20", "poppy-0.1/3.1#21", "poppy-0.1/3.1#23",
+			"poppy-0.1/3.3#3", "poppy-0.1/3.3#5", "poppy-0.1/3.3#6", "poppy-0.1/3.1#13")
 		clausetest.Covers(t, "poppy-0.1/3.1#14")
 		co := in.company(t, withDomain)
 		before := co.document(t, co.domain)
@@ -255,7 +255,7 @@ func TestMD01_IssuerWithAPath(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/3.2#4", "poppy-0.1/3.2#d3", "poppy-0.1/4.2#16", "poppy-0.1/4.3#20")
 		clausetest.Refuses(t, "poppy-0.1/3.2#4", "poppy-0.1/3.2#d3")
-		co := in.company(t, issuerPath("/t/acme"))
+		co := in.company(t, withDomain, issuerPath("/t/acme"))
 		origin := strings.TrimSuffix(co.issuer, "/t/acme")
 		appended := co.metadata(t)
 		inserted := in.get(t, origin+"/.well-known/oauth-authorization-server/t/acme").is(t, http.StatusOK, "")
@@ -267,6 +267,11 @@ func TestMD01_IssuerWithAPath(t *testing.T) {
 		} {
 			in.get(t, origin+path).is(t, http.StatusNotFound, "not_found")
 		}
+		// IS-03: the document and the metadata name each other.
+		doc := co.document(t, co.domain).body
+		require.Equal(t, co.issuer, member(t, doc, "auth", "issuer"))
+		require.Equal(t, co.conversationsEndpoint(), member(t, doc, "agent", "protocols").([]any)[0].(map[string]any)["endpoint"])
+		require.Equal(t, []any{co.domain}, inserted.body["poppy_domains"])
 		// DP-04: the endpoints are where the metadata says.
 		s := co.visitor(t)
 		s.read(t, s.talk(t, "Hello"), "").is(t, http.StatusOK, "")

@@ -15,7 +15,7 @@ import (
 func TestMessages_EveryFieldThatThereIs(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/7#2", "poppy-0.1/7.4#1", "poppy-0.1/7.4#2", "poppy-0.1/7.4#3", "poppy-0.1/7.4#5", "poppy-0.1/7.4#6", "poppy-0.1/7.4#7", "poppy-0.1/7.4#9", "poppy-0.1/7.4#12", "poppy-0.1/7.4#16", "poppy-0.1/7.4#17", "poppy-0.1/7.4#19", "poppy-0.1/7.4#20",
-			"poppy-0.1/7.4#21", "poppy-0.1/7.4#22", "poppy-0.1/7.4#23", "poppy-0.1/7.4#26", "poppy-0.1/7.4#27", "poppy-0.1/7.4#d46", "poppy-0.1/7.5#4", "poppy-0.1/7.5#6", "poppy-0.1/7.2#16", "poppy-0.1/7.4#10", "poppy-0.1/7.4#31")
+			"poppy-0.1/7.4#21", "poppy-0.1/7.4#22", "poppy-0.1/7.4#23", "poppy-0.1/7.4#26", "poppy-0.1/7.4#27", "poppy-0.1/7.4#d46", "poppy-0.1/7.5#4", "poppy-0.1/7.5#6", "poppy-0.1/7.2#16", "poppy-0.1/7.4#10", "poppy-0.1/7.4#31", "poppy-0.1/7.2#19")
 		co := in.company(t)
 		s := co.visitor(t)
 		whole := object{
@@ -37,6 +37,8 @@ func TestMessages_EveryFieldThatThereIs(t *testing.T) {
 		for name, fields := range map[string]object{
 			"text alone":        {"text": "x"},
 			"data alone":        {"data": object{"a": 1}},
+			"id like a cursor":  {"id": "evt_1", "text": "x"},
+			"id of one dash":    {"id": "-", "text": "x"},
 			"id of 256":         {"id": strings.Repeat("a", 256), "text": "x"},
 			"32,000 characters": {"text": strings.Repeat("ü", 32000)},
 			"64 KiB of data":    {"data": object{"a": strings.Repeat("x", 64<<10-8)}},
@@ -170,7 +172,7 @@ func TestCV06_ContextOnly(t *testing.T) {
 // What the Company says has its own form, whoever of it speaks.
 func TestMessages_OfTheCompany(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/7#2", "poppy-0.1/7.4#8", "poppy-0.1/7.4#14", "poppy-0.1/7.4#29", "poppy-0.1/7.4#30", "poppy-0.1/7.5#4", "poppy-0.1/7.5#6", "poppy-0.1/7.4#13", "poppy-0.1/7.2#18")
+		clausetest.Covers(t, "poppy-0.1/7#2", "poppy-0.1/7.4#8", "poppy-0.1/7.4#14", "poppy-0.1/7.4#29", "poppy-0.1/7.4#30", "poppy-0.1/7.5#4", "poppy-0.1/7.5#6", "poppy-0.1/7.2#18")
 		clausetest.Refuses(t, "poppy-0.1/7.4#14", "poppy-0.1/7.4#8", "poppy-0.1/7.4#29", "poppy-0.1/7.4#30", "poppy-0.1/7#2", "poppy-0.1/7.4#6")
 		co := in.company(t)
 		co.backend.answer(func(delivery) reply {

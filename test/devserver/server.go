@@ -114,6 +114,14 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
+// Launch is Restart without the wait.
+func (s *Server) Launch(t testing.TB) {
+	t.Helper()
+	if err := s.launch(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Kill ends the server with SIGKILL.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
@@ -142,6 +150,13 @@ func (s *Server) Signal(t testing.TB, signal syscall.Signal) {
 func (s *Server) Wait() error { return s.process.Wait() }
 
 func (s *Server) run() error {
+	if err := s.launch(); err != nil {
+		return err
+	}
+	return s.awaitReady()
+}
+
+func (s *Server) launch() error {
 	if err := os.Remove(s.ReadyFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -151,10 +166,7 @@ func (s *Server) run() error {
 	}
 	defer log.Close()
 	s.process, err = child.Start(child.Spec{Path: s.binary, Args: s.args, Output: log})
-	if err != nil {
-		return err
-	}
-	return s.awaitReady()
+	return err
 }
 
 func (s *Server) awaitReady() error {

@@ -31,7 +31,7 @@ func TestAdmin_GRPCAndRESTAreOneAPI(t *testing.T) {
 	require.True(t, roots.AppendCertsFromPEM(pem))
 	connection, err := grpc.NewClient(s.GRPCAddress, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})))
 	require.NoError(t, err)
-	defer connection.Close()
+	defer func() { require.NoError(t, connection.Close()) }()
 	client := adminv1.NewConversationServiceClient(connection)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+s.DemoCompanyAPIKey)
 
@@ -50,7 +50,9 @@ func TestAdmin_GRPCAndRESTAreOneAPI(t *testing.T) {
 	rest.Key = s.DemoCompanyAPIKey
 	require.NoError(t, rest.Call(t.Context(), http.MethodPost, one.GetName()+":postMessage",
 		map[string]any{"message": map[string]any{"sender": "human", "text": "And by REST."}}, nil))
-	var page struct{ Conversations []struct{ Name, Status string } }
+	var page struct {
+		Conversations []struct{ Name, Status string }
+	}
 	require.NoError(t, rest.Call(t.Context(), http.MethodGet, s.DemoCompany+"/conversations", nil, &page))
 	require.Len(t, page.Conversations, 1)
 	require.Equal(t, one.GetName(), page.Conversations[0].Name)

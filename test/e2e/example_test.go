@@ -180,16 +180,16 @@ func TestDev_DataDirectoryKeepsItsPort(t *testing.T) {
 func TestCommand_MistakesAreNamedAndEndWith2(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	for said, args := range map[string][]string{
-		"unknown flag: --bogus":               {"dev", "--bogus"},
-		`unknown command "extra"`:             {"dev", "extra"},
-		`unknown command "nosuch"`:            {"nosuch"},
-		`unknown command "bogus"`:             {"agent", "bogus"},
-		"dev serves loopback addresses only":  {"dev", "--data-dir", dir, "--listen", "8.8.8.8:8443"},
-		"missing port in address":             {"dev", "--data-dir", dir, "--listen", "nonsense"},
-		"want NAME=IP[:PORT]":                 {"dev", "--data-dir", dir, "--dev-host", "a.test"},
-		"8.8.8.8 is not a loopback address":   {"dev", "--data-dir", dir, "--dev-host", "a.test=8.8.8.8"},
-		`level string "loud"`:                 {"dev", "--data-dir", dir, "--log-level", "loud"},
-		"accepts 2 arg(s), received 0":        {"agent", "talk"},
+		"unknown flag: --bogus":                {"dev", "--bogus"},
+		`unknown command "extra"`:              {"dev", "extra"},
+		`unknown command "nosuch"`:             {"nosuch"},
+		`unknown command "bogus"`:              {"agent", "bogus"},
+		"dev serves loopback addresses only":   {"dev", "--data-dir", dir, "--listen", "8.8.8.8:8443"},
+		"missing port in address":              {"dev", "--data-dir", dir, "--listen", "nonsense"},
+		"want NAME=IP[:PORT]":                  {"dev", "--data-dir", dir, "--dev-host", "a.test"},
+		"8.8.8.8 is not a loopback address":    {"dev", "--data-dir", dir, "--dev-host", "a.test=8.8.8.8"},
+		`level string "loud"`:                  {"dev", "--data-dir", dir, "--log-level", "loud"},
+		"accepts 2 arg(s), received 0":         {"agent", "talk"},
 		"no running `poppyfield dev` found in": {"agent", "talk", "--dev", dir, "a.test", "hello"},
 	} {
 		code, out, errs := command(t, args...)

@@ -124,4 +124,3 @@ func watch(t *testing.T, s *devserver.Server, c *whole.Company, client *http.Cli
 	open.Wait()
 	return &group
 }
-

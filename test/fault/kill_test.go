@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/poppyfield/poppyfield/test/devserver"
-	"github.com/poppyfield/poppyfield/test/fixture"
 	"github.com/poppyfield/poppyfield/test/whole"
 )
 
@@ -25,16 +23,6 @@ const (
 	// grace is what a turn may take beyond the deadline: the server may be away when it passes.
 	grace = 5 * time.Second
 )
-
-// A dialogue is one conversation of one run, and what the agent saw of it.
-type dialogue struct {
-	agent  *whole.Agent
-	name   string
-	id     string
-	sent   []string // message ids, in order
-	events []whole.Event
-	worst  time.Duration // from an accepted message to idle
-}
 
 func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 	seed := rand.Uint64()
@@ -53,7 +41,7 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	var all []*dialogue
+	var all []*whole.Dialogue
 	var group sync.WaitGroup
 	failures := make(chan error, runs*conversations)
 	var restarts []time.Duration
@@ -61,9 +49,9 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 		agent := whole.NewAgent(t, o, client, endpoints)
 		started := make(chan error, 1)
 		group.Go(func() { started <- whole.Persist(ctx, func() error { return agent.StartSession(ctx) }) })
-		var mine []*dialogue
+		var mine []*whole.Dialogue
 		for n := range conversations {
-			mine = append(mine, &dialogue{agent: agent, name: fmt.Sprintf("%d.%d", run, n)})
+			mine = append(mine, &whole.Dialogue{Agent: agent, Name: fmt.Sprintf("%d.%d", run, n)})
 		}
 		all = append(all, mine...)
 		group.Go(func() {
@@ -73,8 +61,8 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 			}
 			for _, d := range mine {
 				group.Go(func() {
-					if err := d.talk(ctx); err != nil {
-						failures <- fmt.Errorf("conversation %s (%s): %w", d.name, d.id, err)
+					if err := d.Talk(ctx, turns, deadline+grace); err != nil {
+						failures <- fmt.Errorf("conversation %s (%s): %w", d.Name, d.ID, err)
 						cancel()
 					}
 				})
@@ -85,6 +73,11 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 		case <-ctx.Done():
 		}
 		s.Kill(t)
+		if run%5 == 4 { // once more, while it starts
+			s.Launch(t)
+			time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond)
+			s.Kill(t)
+		}
 		begin := time.Now()
 		s.Restart(t)
 		restarts = append(restarts, time.Since(begin))
@@ -96,115 +89,12 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 	}
 	worst := time.Duration(0)
 	for _, d := range all {
-		d.check(t)
-		worst = max(worst, d.worst)
+		d.Check(t)
+		worst = max(worst, d.Longest)
 	}
-	repeats := checkWebhooks(t, c, all)
-	checkConversations(t, api, c, len(all))
+	repeats := whole.CheckWebhooks(t, c, all)
+	whole.CheckConversations(t, api, c, len(all))
 	slices.Sort(restarts)
 	t.Logf("%d kills, %d conversations, %d messages, %d webhooks repeated; restart p50 %s, max %s; longest turn %s",
-		runs, len(all), len(all)*turns, repeats, restarts[runs/2], restarts[runs-1], worst)
-}
-
-// talk sends message after message and waits for the answer to each.
-func (d *dialogue) talk(ctx context.Context) error {
-	cursor := ""
-	for turn := range turns {
-		id, text := fixture.RandomID(), fmt.Sprintf("%s/%d", d.name, turn)
-		err := whole.Persist(ctx, func() (err error) {
-			if turn == 0 {
-				d.id, err = d.agent.Open(ctx, id, text)
-				return err
-			}
-			return d.agent.Send(ctx, d.id, id, text)
-		})
-		if err != nil {
-			return err
-		}
-		d.sent = append(d.sent, id)
-		accepted := time.Now()
-		var turnEvents []whole.Event
-		for !slices.Contains(whole.Texts(turnEvents), "company: you said: "+text) || !whole.Idle(turnEvents) {
-			if time.Since(accepted) > deadline+grace {
-				return fmt.Errorf("no answer to %q and idle within %s: %+v", text, deadline+grace, turnEvents)
-			}
-			var page whole.Page
-			err := whole.Persist(ctx, func() (err error) {
-				page, err = d.agent.Read(ctx, d.id, cursor, 5)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			turnEvents, cursor = append(turnEvents, page.Events...), page.Cursor
-		}
-		d.worst = max(d.worst, time.Since(accepted))
-		d.events = append(d.events, turnEvents...)
-	}
-	return nil
-}
-
-// check looks at what the agent read by cursor: every message once, in order, each
-// followed by its answer, and no event twice.
-func (d *dialogue) check(t *testing.T) {
-	t.Helper()
-	seen := map[string]bool{}
-	var ids, wanted []string
-	for _, e := range d.events {
-		require.False(t, seen[e.ID], "event %s of %s twice", e.ID, d.id)
-		seen[e.ID] = true
-		if e.Type == "message" && e.Message.Role == "user" {
-			ids = append(ids, e.Message.ID)
-		}
-	}
-	require.Equal(t, d.sent, ids)
-	for turn := range turns {
-		text := fmt.Sprintf("%s/%d", d.name, turn)
-		wanted = append(wanted, "user: "+text, "company: you said: "+text)
-	}
-	require.Equal(t, wanted, whole.Texts(d.events))
-}
-
-// checkWebhooks looks at what the backend got and returns how many were repeats.
-func checkWebhooks(t *testing.T, c *whole.Company, all []*dialogue) (repeats int) {
-	t.Helper()
-	ids, bodies, order := map[string]string{}, map[string]string{}, map[string][]string{}
-	for _, w := range c.Backend.Received() {
-		require.NoError(t, w.Verify(c.Secret))
-		if body, again := bodies[w.ID]; again {
-			require.Equal(t, body, string(w.Raw), "a repeat is the same")
-			repeats++
-			continue
-		}
-		bodies[w.ID] = string(w.Raw)
-		require.NotContains(t, ids, w.MessageID, "two webhooks of one message")
-		ids[w.MessageID] = w.ID
-		order[w.Conversation] = append(order[w.Conversation], w.MessageID)
-	}
-	require.Len(t, bodies, len(all)*turns)
-	for _, d := range all {
-		require.Equal(t, d.sent, order[d.id])
-	}
-	return repeats
-}
-
-// checkConversations looks at it as the Company does: as many as were started, all idle.
-func checkConversations(t *testing.T, api whole.API, c *whole.Company, wanted int) {
-	t.Helper()
-	found, token := 0, ""
-	for {
-		var page struct {
-			Conversations []struct{ Name, Status string }
-			Next          string `json:"next_page_token"`
-		}
-		require.NoError(t, api.Call(t.Context(), http.MethodGet, c.Name+"/conversations?page_size=200&page_token="+token, nil, &page))
-		for _, conversation := range page.Conversations {
-			require.Equal(t, "idle", conversation.Status, conversation.Name)
-		}
-		found += len(page.Conversations)
-		if token = page.Next; token == "" {
-			require.Equal(t, wanted, found)
-			return
-		}
-	}
+		runs+runs/5, len(all), len(all)*turns, repeats, restarts[runs/2], restarts[runs-1], worst)
 }

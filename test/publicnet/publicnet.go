@@ -101,10 +101,10 @@ func arrange(hosts Hosts) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // a mount keeps its file
 	return errors.Join(
 		cover(dir, "/etc/hosts", names),
-		cover(dir, "/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"))
+		cover(dir, "/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
+		os.RemoveAll(dir)) // a mount keeps its file
 }
 
 // cover lays a file with text over another, for this mount namespace alone.
@@ -155,7 +155,7 @@ func control(device string, do func(fd int, request *unix.Ifreq) error) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	request, err := unix.NewIfreq(device)
 	if err == nil {
 		err = do(fd, request)

@@ -146,16 +146,16 @@ func (a *Agent) StartSession(ctx context.Context) error {
 		AccessToken string `json:"access_token"`
 	}
 	if err := json.Unmarshal(answer.Body, &token); err != nil || token.AccessToken == "" {
-		return &Refused{answer}
+		return &RefusedError{answer}
 	}
 	a.Token = token.AccessToken
 	return nil
 }
 
-// Refused is an answer with a status other than that of success.
-type Refused struct{ Answer }
+// RefusedError is an answer with a status other than that of success.
+type RefusedError struct{ Answer }
 
-func (e *Refused) Error() string { return fmt.Sprintf("%d: %s", e.Status, e.Body) }
+func (e *RefusedError) Error() string { return fmt.Sprintf("%d: %s", e.Status, e.Body) }
 
 // Call makes a request with the Session Token and a proof. A nil body sends none.
 func (a *Agent) Call(ctx context.Context, method, address string, body any, changes ...fixture.Change) (Answer, error) {
@@ -212,7 +212,7 @@ func (a *Agent) Open(ctx context.Context, messageID, text string) (string, error
 	}
 	var page Page
 	if err := json.Unmarshal(answer.Body, &page); err != nil || answer.Status/100 != 2 {
-		return "", &Refused{answer}
+		return "", &RefusedError{answer}
 	}
 	return page.ConversationID, nil
 }
@@ -221,7 +221,7 @@ func (a *Agent) Open(ctx context.Context, messageID, text string) (string, error
 func (a *Agent) Send(ctx context.Context, conversation, messageID, text string) error {
 	answer, err := a.Call(ctx, http.MethodPost, a.Conversations+"/"+conversation+"/messages", NewMessage(messageID, text))
 	if err == nil && answer.Status/100 != 2 {
-		err = &Refused{answer}
+		err = &RefusedError{answer}
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func (a *Agent) Read(ctx context.Context, conversation, cursor string, wait int)
 	}
 	var page Page
 	if err := json.Unmarshal(answer.Body, &page); err != nil || answer.Status != http.StatusOK {
-		return Page{}, &Refused{answer}
+		return Page{}, &RefusedError{answer}
 	}
 	return page, nil
 }
@@ -289,7 +289,7 @@ func Texts(events []Event) []string {
 func Persist(ctx context.Context, try func() error) error {
 	for {
 		err := try()
-		var refused *Refused
+		var refused *RefusedError
 		switch {
 		case err == nil:
 			return nil

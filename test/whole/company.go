@@ -25,7 +25,7 @@ func (a API) Call(ctx context.Context, method, path string, in, out any) error {
 		return err
 	}
 	if answer.Status != http.StatusOK {
-		return fmt.Errorf("%s %s: %w", method, path, &Refused{answer})
+		return fmt.Errorf("%s %s: %w", method, path, &RefusedError{answer})
 	}
 	if out == nil {
 		return nil

@@ -49,7 +49,7 @@ func (e Everybody) talk(t testing.TB) {
 	ctx := t.Context()
 	answer := e.Recorder.Text("answer")
 	e.Company.Backend.Answer(func(Webhook) (int, string) {
-		raw, _ := json.Marshal(object{"messages": []any{object{"text": answer, "data": object{"said": answer}}}}) //nolint:errchkjson // text encodes
+		raw, _ := json.Marshal(object{"messages": []any{object{"text": answer, "data": object{"said": answer}}}})
 		return http.StatusOK, string(raw)
 	})
 	require.NoError(t, e.Agent.StartSession(ctx))
@@ -135,8 +135,11 @@ func (e Everybody) failingTokens(t testing.TB) {
 			f.Set("client_assertion", e.Recorder.Credential("client_assertion"))
 			f.Set("assertion", e.Recorder.Credential("assertion"))
 		},
-		"no client":      func(f url.Values) { f.Set("client_id", "https://"+AgentHost+"/none.json") },
-		"password grant": func(f url.Values) { f.Set("grant_type", "password"); f.Set("password", e.Recorder.Credential("password")) },
+		"no client": func(f url.Values) { f.Set("client_id", "https://"+AgentHost+"/none.json") },
+		"password grant": func(f url.Values) {
+			f.Set("grant_type", "password")
+			f.Set("password", e.Recorder.Credential("password"))
+		},
 		"code": func(f url.Values) {
 			f.Set("grant_type", "authorization_code")
 			f.Set("code", e.Recorder.Credential("code"))

@@ -54,7 +54,7 @@ func rows(t *testing.T, dsn, query string) []byte {
 	ctx := t.Context()
 	db, err := pgx.Connect(ctx, dsn)
 	require.NoError(t, err)
-	defer db.Close(ctx)
+	defer func() { require.NoError(t, db.Close(ctx)) }()
 	_, err = db.Exec(ctx, `SET app.system = 'on'`) // row-level security
 	require.NoError(t, err)
 	queries := []string{query}
@@ -63,11 +63,9 @@ func rows(t *testing.T, dsn, query string) []byte {
 		for _, table := range texts(t, db, `SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'`) {
 			queries = append(queries, fmt.Sprintf(`SELECT t::text FROM %s t`, pgx.Identifier{table}.Sanitize()))
 		}
-		for _, column := range texts(t, db,
+		queries = append(queries, texts(t, db,
 			`SELECT format('SELECT encode(%I, ''escape'') FROM %I WHERE %1$I IS NOT NULL', column_name, table_name)
-			 FROM information_schema.columns WHERE table_schema = 'public' AND data_type = 'bytea'`) {
-			queries = append(queries, column)
-		}
+			 FROM information_schema.columns WHERE table_schema = 'public' AND data_type = 'bytea'`)...)
 	}
 	var out []string
 	for _, q := range queries {

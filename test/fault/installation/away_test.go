@@ -62,8 +62,8 @@ type result struct {
 // unavailable requires an answer of 503 that says when to come back.
 func unavailable(t *testing.T, err error) {
 	t.Helper()
-	var refused *whole.Refused
-	require.True(t, errors.As(err, &refused), "%v", err)
+	var refused *whole.RefusedError
+	require.ErrorAs(t, err, &refused)
 	require.Equal(t, http.StatusServiceUnavailable, refused.Status, "%s", refused.Body)
 	require.NotEmpty(t, refused.Header.Get("Retry-After"))
 	require.Contains(t, string(refused.Body), "temporarily_unavailable")
