@@ -64,4 +64,3 @@ func (AnsweredRequest) Fields() []ent.Field {
 
 // Indexes of the entity.
 func (AnsweredRequest) Indexes() []ent.Index { return []ent.Index{index.Fields("created_at")} }
-

@@ -270,7 +270,7 @@ func keptSecret(path string, fresh func() string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s := fresh()
-		return s, os.WriteFile(path, []byte(s+"\n"), 0o600)
+		return s, writeWhole(path, []byte(s+"\n"))
 	}
 	return strings.TrimSpace(string(raw)), err
 }
@@ -332,7 +332,8 @@ func devListeners(dir, listen string) (l listeners, err error) {
 	if raw, err = json.MarshalIndent(l.state, "", "  "); err != nil {
 		return l, err
 	}
-	return l, os.WriteFile(file, append(raw, '\n'), 0o600)
+	err = writeWhole(file, append(raw, '\n'))
+	return l, err
 }
 
 func (l listeners) close() error {
@@ -369,17 +370,31 @@ func (p *process) whenReady(ctx context.Context) error {
 	}
 }
 
-// writeReady puts the file in place whole: who sees it can read it.
+// writeReady writes a ready file.
 func writeReady(name string, r ready) error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp := name + ".new"
-	if err := os.WriteFile(tmp, append(raw, '\n'), 0o600); err != nil {
+	return writeWhole(name, append(raw, '\n'))
+}
+
+// writeWhole puts a file in place that is whole for whoever sees it, also when the
+// process is killed meanwhile.
+func writeWhole(name string, text []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".new-*") // CreateTemp makes it 0600
+	if err != nil {
 		return err
 	}
-	return os.Rename(tmp, name)
+	_, err = tmp.Write(text)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
 }
 
 func printReady(dir string, r ready) {
