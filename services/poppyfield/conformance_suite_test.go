@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -75,12 +76,29 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	for _, s := range []*shared{&suite.sqlite, &suite.postgres} {
+	for name, s := range map[string]*shared{"sqlite": &suite.sqlite, "postgres": &suite.postgres} {
 		if s.tb != nil && !s.tb.end() && code == 0 {
 			code = 1
 		}
+		if code != 0 && s.in != nil {
+			keepLog(name, s.in.log.String())
+		}
 	}
 	os.Exit(code)
+}
+
+// keepLog leaves the log of an installation whose tests failed for whoever looks into it.
+func keepLog(name, log string) {
+	f, err := os.CreateTemp("", "conformance-"+name+"-*.log")
+	if err == nil {
+		_, err = io.WriteString(f, log)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "keeping the log:", err)
+		return
+	}
+	fmt.Fprintf(os.Stderr, "the log of the installation on %s is in %s\n", name, f.Name())
 }
 
 // forEachInstallation runs fn on the process with SQLite and embedded NATS and on

@@ -185,7 +185,7 @@ func (g *graph) addSessions(ctx context.Context) error {
 		return err
 	}
 	memory, err := replay.Open(ctx, g.parts.bus.JetStream(), replay.Config{
-		Replicas: max(g.cfg.NATS.Replicas, 1), Now: g.parts.now, Ahead: oauth.Skew, Fresh: fresh,
+		Replicas: max(g.cfg.NATS.Replicas, 1), Now: g.parts.now, Timeout: g.parts.replayTimeout, Ahead: oauth.Skew, Fresh: fresh,
 	})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ const (
 	runs          = 50
 	conversations = 4 // of a run, at the same time
 	turns         = 4
-	deadline      = 30 * time.Second // the installation's answer deadline
+	deadline      = time.Minute // the Company's answer deadline
 	// grace is what a turn may take beyond the deadline: the server may be away when it passes.
 	grace = 5 * time.Second
 )
@@ -32,7 +32,7 @@ func TestKill_NothingAcceptedIsLostOrDoubled(t *testing.T) {
 	s := devserver.Start(t, devserver.Options{DevHosts: o.DevHosts(), TrustCA: []string{o.CAFile}, Flags: []string{"--demo=false"}})
 	client := s.Client(t)
 	api := whole.API{Origin: s.APIOrigin, Key: s.OperatorAPIKey, Client: client}
-	c := whole.Onboard(t, api, o, whole.Spec{Slug: "kill"})
+	c := whole.Onboard(t, api, o, whole.Spec{Slug: "kill", Deadline: "60s"})
 	c.Backend.Answer(func(w whole.Webhook) (int, string) {
 		time.Sleep(time.Duration(rand.IntN(30)) * time.Millisecond)
 		return whole.Echo(w)

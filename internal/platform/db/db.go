@@ -12,7 +12,6 @@ import (
 	entsql "entgo.io/ent/dialect/sql"
 	"github.com/XSAM/otelsql"
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib" // registers the driver "pgx"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	_ "modernc.org/sqlite" // registers the driver "sqlite"
@@ -53,9 +52,13 @@ func Open(cfg Config) (*DB, error) {
 }
 
 func openPostgres(cfg Config) (*DB, error) {
-	pool, err := open(cfg, "pgx", cfg.DSN, "postgresql")
+	c, err := newConnector(cfg.DSN)
 	if err != nil {
 		return nil, err
+	}
+	pool := sql.OpenDB(c)
+	if cfg.TracerProvider != nil {
+		pool = otelsql.OpenDB(c, traced(cfg, "postgresql")...)
 	}
 	n := cfg.MaxConns
 	if n <= 0 {
@@ -75,12 +78,12 @@ func openPostgres(cfg Config) (*DB, error) {
 // the lock, and a reader that upgrades to a writer fails at once (SQLITE_BUSY).
 func openSQLite(cfg Config, path string) (*DB, error) {
 	const common = "?_pragma=foreign_keys(1)&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)&_time_format=sqlite&_timezone=UTC"
-	w, err := open(cfg, "sqlite", "file:"+path+common+"&_txlock=immediate", "sqlite")
+	w, err := openSQLiteFile(cfg, "file:"+path+common+"&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}
 	w.SetMaxOpenConns(1)
-	r, err := open(cfg, "sqlite", "file:"+path+common+"&_pragma=query_only(1)", "sqlite")
+	r, err := openSQLiteFile(cfg, "file:"+path+common+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -92,11 +95,15 @@ func openSQLite(cfg Config, path string) (*DB, error) {
 	return d, nil
 }
 
-func open(cfg Config, driver, dsn, system string) (*sql.DB, error) {
+func openSQLiteFile(cfg Config, dsn string) (*sql.DB, error) {
 	if cfg.TracerProvider == nil {
-		return sql.Open(driver, dsn)
+		return sql.Open("sqlite", dsn)
 	}
-	return otelsql.Open(driver, dsn,
+	return otelsql.Open("sqlite", dsn, traced(cfg, "sqlite")...)
+}
+
+func traced(cfg Config, system string) []otelsql.Option {
+	return []otelsql.Option{
 		otelsql.WithTracerProvider(cfg.TracerProvider),
 		otelsql.WithAttributes(attribute.String("db.system.name", system)),
 		otelsql.WithSpanOptions(otelsql.SpanOptions{
@@ -106,7 +113,8 @@ func open(cfg Config, driver, dsn, system string) (*sql.DB, error) {
 			SpanFilter: func(ctx context.Context, _ otelsql.Method, _ string, _ []driverValue) bool {
 				return trace.SpanContextFromContext(ctx).IsSampled()
 			},
-		}))
+		}),
+	}
 }
 
 // Close closes the pools.
@@ -208,16 +216,6 @@ func (d *DB) once(ctx context.Context, client *ent.Client, u unit, readOnly bool
 			_ = tx.Rollback()
 		}
 	}()
-	if d.Postgres() {
-		company, system := u.scope.CompanyID(), ""
-		if u.system != "" {
-			system = "on"
-		}
-		// Local to the transaction: a pooled connection carries nothing over.
-		if _, err := tx.ExecContext(uctx, "SELECT set_config('app.company', $1, true), set_config('app.system', $2, true)", company, system); err != nil {
-			return err
-		}
-	}
 	if err := fn(uctx, tx); err != nil {
 		return err
 	}

@@ -64,13 +64,15 @@ func ToStatus(err error) *status.Status {
 	if errors.Is(err, context.Canceled) {
 		return status.New(codes.Canceled, "the call was cancelled")
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	var p *problem.Error
+	known := errors.As(err, &p)
+	// A problem that somebody made of a time-out says more than that there was one.
+	if errors.Is(err, context.DeadlineExceeded) && (!known || p.Kind == problem.Internal) {
 		return status.New(codes.DeadlineExceeded, "the call took too long")
 	}
 	if ent.IsNotFound(err) {
 		err = problem.New(problem.NotFound, problem.NotFoundReason, "", "not found")
 	}
-	var p *problem.Error
 	if !errors.As(err, &p) {
 		if s, ok := status.FromError(err); ok {
 			return s

@@ -11,6 +11,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
@@ -29,6 +30,10 @@ type Accepted struct {
 	Status    conversation.Status
 	Responder conversation.Responder
 	own       span
+	// What ReadReply goes on from, when the message is new and its POST waits: the page
+	// that its first read would find, and a waiter from before it was accepted.
+	seen   *page
+	waiter *doorbell.Waiter
 }
 
 // span is the events that one message of the agent caused. They are in the answer
@@ -42,8 +47,10 @@ type acceptance struct {
 	caller   Caller
 	message  conversation.Message
 	identity store.Identity
-	cursor   string // checked before anything is accepted; "" for none
-	slot     Slot   // nil when none is free
+	// id is the conversation's that the message goes to, or may start.
+	id    string
+	query conversation.ReadQuery // its cursor is checked before anything is accepted
+	slot  Slot                   // nil when none is free
 
 	// What the last try of the transaction came to.
 	now   time.Time
@@ -53,9 +60,9 @@ type acceptance struct {
 }
 
 // Start accepts the first message of a conversation. A cursor is judged before
-// anything is accepted; "" for none.
-func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s conversation.Start, cursor string) (Accepted, error) {
-	x, err := a.accepting(co, caller, s.Message(), conversation.NewTarget(s.Parent()), cursor)
+// anything is accepted. After one with a wait, ReadReply has to be called.
+func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s conversation.Start, q conversation.ReadQuery) (Accepted, error) {
+	x, err := a.accepting(co, caller, s.Message(), conversation.NewTarget(s.Parent()), ids.New(ids.Conversation), q)
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -67,7 +74,7 @@ func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s
 			return checkParent(ctx, tx, caller, s.Parent())
 		}
 		c := &store.Conversation{
-			ID: ids.New(ids.Conversation), ClientID: caller.ClientID, AgentName: caller.AgentName, UserID: caller.UserID, SessionID: caller.SessionID,
+			ID: x.id, ClientID: caller.ClientID, AgentName: caller.AgentName, UserID: caller.UserID, SessionID: caller.SessionID,
 			Status: conversation.NewState().Status, Responder: conversation.NewState().Responder,
 			CursorKey: ids.Random16(), OldestSequence: 1, CreatedAt: x.now, UpdatedAt: x.now, Version: 1,
 		}
@@ -76,12 +83,12 @@ func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s
 	})
 }
 
-// Send accepts a later message.
-func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id string, m conversation.Message, cursor string) (Accepted, error) {
+// Send accepts a later message. After one with a wait, ReadReply has to be called.
+func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id string, m conversation.Message, q conversation.ReadQuery) (Accepted, error) {
 	if err := checkID(id); err != nil {
 		return Accepted{}, err
 	}
-	x, err := a.accepting(co, caller, m, conversation.ConversationTarget(id), cursor)
+	x, err := a.accepting(co, caller, m, conversation.ConversationTarget(id), id, q)
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -131,13 +138,13 @@ func checkParent(ctx context.Context, tx store.Tx, caller Caller, id string) err
 		WithField("parent_conversation_id", "is not taken by this company")
 }
 
-func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Message, t conversation.Target, cursor string) (*acceptance, error) {
+func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Message, t conversation.Target, id string, q conversation.ReadQuery) (*acceptance, error) {
 	hash, err := conversation.ContentHash(m, t)
 	if err != nil {
 		return nil, err
 	}
 	return &acceptance{
-		app: a, company: co, caller: caller, message: m, cursor: cursor,
+		app: a, company: co, caller: caller, message: m, id: id, query: q,
 		identity: store.Identity{Owner: caller.key(), MessageID: m.ID(), Content: hash},
 	}, nil
 }
@@ -147,6 +154,19 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acceptTimeout)
 	defer cancel()
 	scope := x.caller.Scope
+	var waiter *doorbell.Waiter
+	if x.query.Wait > 0 {
+		// Listening from before the commit spares the read that would look for what came in between.
+		var err error
+		if waiter, err = x.app.bells.Conversation(scope, x.id); err != nil {
+			return Accepted{}, conversation.NotFound("poppy-0.1/7.2#16")
+		}
+		defer func() {
+			if x.out.waiter == nil {
+				waiter.Close()
+			}
+		}()
+	}
 	slot, free := x.app.dispatch.Take(scope)
 	if free {
 		x.slot = slot
@@ -171,6 +191,7 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 		x.slot = nil // the delivery's now
 	}
 	if x.isNew {
+		x.out.waiter = waiter
 		x.app.bells.Ring(ctx, scope, x.out.ConversationID, x.out.own.last)
 	}
 	return x.out, nil
@@ -209,7 +230,7 @@ func (x *acceptance) repeat(ctx context.Context, tx store.Tx) (bool, error) {
 	if err := conversation.CheckOwner(c.Owner(), x.caller.owner()); err != nil {
 		return false, err
 	}
-	if _, err := startOf(c, x.cursor); err != nil {
+	if _, err := startOf(c, x.query.Cursor); err != nil {
 		return false, err
 	}
 	own := span{before.Sequence, before.Sequence}
@@ -229,9 +250,11 @@ func (x *acceptance) repeat(ctx context.Context, tx store.Tx) (bool, error) {
 
 // record adds the message to c and writes everything that follows from it.
 func (x *acceptance) record(ctx context.Context, tx store.Tx, c *store.Conversation, write func(context.Context, *store.Conversation) error) error {
-	if _, err := startOf(c, x.cursor); err != nil {
+	after, err := startOf(c, x.query.Cursor)
+	if err != nil {
 		return err
 	}
+	newest := c.LastSequence
 	state, payloads, err := conversation.Step(c.State(), conversation.AgentSays(x.message, x.caller.SignedIn))
 	if err != nil {
 		return err
@@ -275,6 +298,9 @@ func (x *acceptance) record(ctx context.Context, tx store.Tx, c *store.Conversat
 	x.out = Accepted{
 		ConversationID: c.ID, First: x.identity.First, Status: c.Status, Responder: c.Responder,
 		own: span{events[0].Sequence, events[len(events)-1].Sequence},
+	}
+	if after == newest {
+		x.out.seen = &page{conversation: c, events: events}
 	}
 	return nil
 }

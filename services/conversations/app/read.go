@@ -16,7 +16,7 @@ func (a *App) Read(ctx context.Context, caller Caller, id string, q conversation
 	if err := checkID(id); err != nil {
 		return conversation.ReadResponse{}, err
 	}
-	return a.hold(ctx, caller, id, q, drain, func(p page) bool { return len(p.events) > 0 })
+	return a.hold(ctx, caller, Accepted{ConversationID: id}, q, drain, func(p page) bool { return len(p.events) > 0 })
 }
 
 // ReadReply is the read that answers a POST with wait. The message's own events
@@ -24,7 +24,7 @@ func (a *App) Read(ctx context.Context, caller Caller, id string, q conversation
 // agent that keeps no cursor gets again every time.
 func (a *App) ReadReply(ctx context.Context, caller Caller, accepted Accepted, q conversation.ReadQuery, drain <-chan struct{}) (conversation.ReadResponse, error) {
 	own := accepted.own
-	return a.hold(ctx, caller, accepted.ConversationID, q, drain, func(p page) bool {
+	return a.hold(ctx, caller, accepted, q, drain, func(p page) bool {
 		for _, e := range p.events {
 			if e.Sequence > own.last || e.Sequence < own.first && q.Cursor != "" {
 				return true
@@ -34,23 +34,28 @@ func (a *App) ReadReply(ctx context.Context, caller Caller, accepted Accepted, q
 	})
 }
 
-func (a *App) hold(ctx context.Context, caller Caller, id string, q conversation.ReadQuery, drain <-chan struct{}, enough func(page) bool) (conversation.ReadResponse, error) {
+// hold reads, and goes on from what an accepted message left behind where it did.
+func (a *App) hold(ctx context.Context, caller Caller, from Accepted, q conversation.ReadQuery, drain <-chan struct{}, enough func(page) bool) (conversation.ReadResponse, error) {
+	id, seen, waiter := from.ConversationID, from.seen, from.waiter
 	if q.Wait <= 0 {
-		p, err := a.page(ctx, caller, id, q.Cursor)
+		p, err := a.page(ctx, caller, id, q.Cursor, seen)
 		return p.response(q.Cursor), err
 	}
-	// Listen first: what is committed between the first read and the wait rings.
-	waiter, err := a.bells.Conversation(caller.Scope, id)
-	if err != nil {
-		return conversation.ReadResponse{}, conversation.NotFound("poppy-0.1/7.2#16")
+	if waiter == nil {
+		// Listen first: what is committed between the first read and the wait rings.
+		seen = nil
+		var err error
+		if waiter, err = a.bells.Conversation(caller.Scope, id); err != nil {
+			return conversation.ReadResponse{}, conversation.NotFound("poppy-0.1/7.2#16")
+		}
 	}
 	defer waiter.Close()
 	ended, cancel := a.bells.Session(caller.Scope, caller.SessionID)
 	defer cancel()
 	timer := time.NewTimer(q.Wait)
 	defer timer.Stop()
-	for last := false; ; {
-		p, err := a.page(ctx, caller, id, q.Cursor)
+	for last := false; ; seen = nil {
+		p, err := a.page(ctx, caller, id, q.Cursor, seen)
 		if err != nil || last || enough(p) || p.conversation.Status == conversation.Closed {
 			return p.response(q.Cursor), err
 		}
@@ -79,7 +84,11 @@ type page struct {
 	hasMore      bool
 }
 
-func (a *App) page(ctx context.Context, caller Caller, id, cursor string) (page, error) {
+// page reads what is after cursor, unless seen is just that.
+func (a *App) page(ctx context.Context, caller Caller, id, cursor string, seen *page) (page, error) {
+	if seen != nil {
+		return *seen, nil
+	}
 	var p page
 	err := a.store.Read(ctx, caller.Scope, func(ctx context.Context, tx store.Tx) error {
 		p = page{}

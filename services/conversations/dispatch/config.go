@@ -17,7 +17,7 @@ import (
 
 // Config bounds the work of one process. Zero fields have the defaults named.
 type Config struct {
-	PerCompany int           // deliveries in flight for one Company; 16
+	PerCompany int           // deliveries in flight for one Company; 64
 	Total      int           // deliveries in flight in all; 256
 	Lease      time.Duration // how long a process that died keeps a delivery; 5 s
 	Renew      time.Duration // how often leases of deliveries in flight are renewed; 2 s
@@ -46,7 +46,7 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	orInt(&c.PerCompany, 16)
+	orInt(&c.PerCompany, 64)
 	orInt(&c.Total, 256)
 	orTime(&c.Lease, 5*time.Second)
 	orTime(&c.Renew, 2*time.Second)

@@ -127,7 +127,7 @@ func (h *Handlers) start(w http.ResponseWriter, r *http.Request, co *directory.C
 	if err != nil {
 		return 0, nil, err
 	}
-	accepted, err := h.App.Start(r.Context(), co, caller, start, q.Cursor)
+	accepted, err := h.App.Start(r.Context(), co, caller, start, q)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -147,7 +147,7 @@ func (h *Handlers) send(w http.ResponseWriter, r *http.Request, co *directory.Co
 	if err != nil {
 		return 0, nil, err
 	}
-	accepted, err := h.App.Send(r.Context(), co, caller, r.PathValue("id"), message, q.Cursor)
+	accepted, err := h.App.Send(r.Context(), co, caller, r.PathValue("id"), message, q)
 	if err != nil {
 		return 0, nil, err
 	}
