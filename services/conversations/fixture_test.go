@@ -15,6 +15,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
@@ -75,6 +76,9 @@ func newInstallationWith(t testing.TB, d *db.DB, cfg conversations.Config) *inst
 	}
 	in.spans = tracetest.NewSpanRecorder()
 	in.tracing = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(in.spans))
+	if _, ok := t.(*testing.B); ok {
+		in.tracing = noop.NewTracerProvider() // a recorder keeps every span
+	}
 	sessionsv1.RegisterSessionsServiceServer(in.Server, in.sessions)
 	relayv1.RegisterDeliveryServiceServer(in.Server, in.backend)
 	in.service = in.replicaWith(t, cfg)

@@ -100,15 +100,6 @@ type ready struct {
 	Hosts         map[string]string `json:"hosts"`
 }
 
-// devState is what stays the same over restarts of a data directory: issuers hold the port.
-type devState struct {
-	Listen  string `json:"listen"`
-	GRPC    string `json:"grpc"`
-	Metrics string `json:"metrics"`
-	Demo    string `json:"demo"`
-	Agent   string `json:"agent"`
-}
-
 func dev(ctx context.Context, f devFlags) (err error) {
 	if err := f.check(); err != nil {
 		return usageError{err}
@@ -273,80 +264,6 @@ func keptSecret(path string, fresh func() string) (string, error) {
 		return s, writeWhole(path, []byte(s+"\n"))
 	}
 	return strings.TrimSpace(string(raw)), err
-}
-
-type listeners struct {
-	state                      devState
-	https, grpc, metrics, demo net.Listener
-}
-
-// devListeners opens the ports of a data directory: those it had before, or new ones.
-func devListeners(dir, listen string) (l listeners, err error) {
-	file := filepath.Join(dir, "dev.json")
-	raw, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		host, port, err := net.SplitHostPort(listen)
-		if err != nil {
-			return l, err
-		}
-		anyPort := net.JoinHostPort(host, "0")
-		l.state = devState{Listen: net.JoinHostPort(host, port), GRPC: anyPort, Metrics: anyPort, Demo: anyPort, Agent: anyPort}
-	case err != nil:
-		return l, err
-	default:
-		if err := json.Unmarshal(raw, &l.state); err != nil {
-			return l, fmt.Errorf("%s: %w", file, err)
-		}
-		if _, port, err := net.SplitHostPort(listen); err != nil {
-			return l, err
-		} else if port != "0" && listen != l.state.Listen {
-			return l, fmt.Errorf("this data directory serves %s: its Companies' issuers name that port and never change; use it or another --data-dir", l.state.Listen)
-		}
-	}
-	err = nil
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.close())
-		}
-	}()
-	open := func(addr *string) net.Listener {
-		if err != nil {
-			return nil
-		}
-		var lis net.Listener
-		if lis, err = net.Listen("tcp", *addr); err != nil {
-			return nil
-		}
-		*addr = lis.Addr().String()
-		return lis
-	}
-	l.https, l.grpc, l.metrics, l.demo = open(&l.state.Listen), open(&l.state.GRPC), open(&l.state.Metrics), open(&l.state.Demo)
-	// The agent's port is only reserved: the agent listens there itself.
-	if agent := open(&l.state.Agent); agent != nil {
-		err = agent.Close()
-	}
-	if err != nil {
-		return l, err
-	}
-	if raw, err = json.MarshalIndent(l.state, "", "  "); err != nil {
-		return l, err
-	}
-	err = writeWhole(file, append(raw, '\n'))
-	return l, err
-}
-
-func (l listeners) close() error {
-	var errs []error
-	for _, lis := range []net.Listener{l.https, l.grpc, l.metrics, l.demo} {
-		if lis == nil {
-			continue
-		}
-		if err := lis.Close(); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // whenReady waits until every module is ready.

@@ -31,9 +31,11 @@ type Accepted struct {
 	Responder conversation.Responder
 	own       span
 	// What ReadReply goes on from, when the message is new and its POST waits: the page
-	// that its first read would find, and a waiter from before it was accepted.
+	// that its first read would find, a waiter from before it was accepted, and what the
+	// answer became, if this process gets it.
 	seen   *page
 	waiter *doorbell.Waiter
+	told   chan page
 }
 
 // span is the events that one message of the agent caused. They are in the answer
@@ -187,6 +189,11 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 		return Accepted{}, err
 	}
 	if x.claim != nil {
+		if waiter != nil {
+			told := make(chan page, 1) // a claim is settled once
+			x.claim.Tell = func(c *store.Conversation, events []store.Event) { told <- page{conversation: c, events: events} }
+			x.out.told = told
+		}
 		slot.Run(*x.claim)
 		x.slot = nil // the delivery's now
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
@@ -54,13 +55,16 @@ func (a *App) hold(ctx context.Context, caller Caller, from Accepted, q conversa
 	defer cancel()
 	timer := time.NewTimer(q.Wait)
 	defer timer.Stop()
-	for last := false; ; seen = nil {
+	for last := false; ; {
 		p, err := a.page(ctx, caller, id, q.Cursor, seen)
 		if err != nil || last || enough(p) || p.conversation.Status == conversation.Closed {
 			return p.response(q.Cursor), err
 		}
+		seen = nil
 		for news := false; !news; {
 			select {
+			case more := <-from.told:
+				seen, news = p.and(more), true
 			case <-waiter.Rung:
 				// The ring of an event that was read already, such as the caller's own message, is none.
 				news = waiter.News(p.conversation.LastSequence)
@@ -84,10 +88,19 @@ type page struct {
 	hasMore      bool
 }
 
+// and is the page with the events that were added to it; nil where they don't follow
+// on, or don't fit.
+func (p page) and(more page) *page {
+	if p.hasMore || more.events[0].Sequence != p.conversation.LastSequence+1 || len(p.events)+len(more.events) > conversation.MaxPage {
+		return nil
+	}
+	return &page{conversation: more.conversation, events: slices.Concat(p.events, more.events)}
+}
+
 // page reads what is after cursor, unless seen is just that.
 func (a *App) page(ctx context.Context, caller Caller, id, cursor string, seen *page) (page, error) {
 	if seen != nil {
-		return *seen, nil
+		return *seen, conversation.CheckOwner(seen.conversation.Owner(), caller.owner())
 	}
 	var p page
 	err := a.store.Read(ctx, caller.Scope, func(ctx context.Context, tx store.Tx) error {

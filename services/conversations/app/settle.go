@@ -42,9 +42,10 @@ var ErrLost = errors.New("the lease of the delivery was lost")
 func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got Attempt, next store.Lease) (*store.Claim, error) {
 	id := claim.Delivery.ConversationID
 	var following *store.Claim
-	var last int64 // of the new events; 0 for none
+	var head *store.Conversation
+	var events []store.Event
 	err := a.store.Write(ctx, claim.Scope, func(ctx context.Context, tx store.Tx) error {
-		following, last = nil, 0
+		following, head, events = nil, nil, nil
 		c, err := tx.Lock(ctx, id)
 		if err != nil {
 			return err
@@ -61,12 +62,9 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		if got.Ending == Postponed {
 			return tx.Postpone(ctx, mine.ID, got.At, got.Kept)
 		}
-		changed, err := a.settle(ctx, tx, c, *mine, others, got, now)
-		if err != nil {
+		head = c
+		if events, err = a.settle(ctx, tx, c, *mine, others, got, now); err != nil {
 			return err
-		}
-		if changed {
-			last = c.LastSequence
 		}
 		for _, l := range others {
 			if !l.Pending {
@@ -83,8 +81,11 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 	if err != nil {
 		return nil, err
 	}
-	if last > 0 {
-		a.bells.Ring(ctx, claim.Scope, id, last)
+	if len(events) > 0 {
+		if claim.Tell != nil {
+			claim.Tell(head, events)
+		}
+		a.bells.Ring(ctx, claim.Scope, id, head.LastSequence)
 	}
 	return following, nil
 }
@@ -100,8 +101,8 @@ func split(live []store.Live, id string) (mine *store.Live, others []store.Live)
 	return mine, others
 }
 
-// settle ends a delivery of a locked conversation and reports whether there are new events.
-func (a *App) settle(ctx context.Context, tx store.Tx, c *store.Conversation, mine store.Live, others []store.Live, got Attempt, now time.Time) (bool, error) {
+// settle ends a delivery of a locked conversation and returns the new events.
+func (a *App) settle(ctx context.Context, tx store.Tx, c *store.Conversation, mine store.Live, others []store.Live, got Attempt, now time.Time) ([]store.Event, error) {
 	end, outcome := store.Delivered, mine.Outcome
 	var turns []store.Live // the other turns that stay open
 	for _, l := range others {
@@ -127,33 +128,34 @@ func (a *App) settle(ctx context.Context, tx store.Tx, c *store.Conversation, mi
 	case Exhausted:
 		end = store.Failed
 		if !mine.Open() {
-			return false, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
+			return nil, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
 		}
 		outcome, in = store.OutcomeDeadline, conversation.DeadlinePassed(Notice(), more)
 	case Unwanted:
-		return false, tx.Finish(ctx, mine.ID, store.Expired, outcome, got.Kept, now)
+		return nil, tx.Finish(ctx, mine.ID, store.Expired, outcome, got.Kept, now)
 	case TakenOver, Postponed:
-		return false, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
+		return nil, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
 	}
 	state, payloads, err := conversation.Step(c.State(), in)
 	switch {
 	case problem.Is(err, problem.ConversationClosed):
 		// Nothing reopens a closed conversation: poppy-0.1/7.12#d24.
 		got.Kept.Reason = "conversation closed"
-		return false, tx.Finish(ctx, mine.ID, end, store.OutcomeRefused, got.Kept, now)
+		return nil, tx.Finish(ctx, mine.ID, end, store.OutcomeRefused, got.Kept, now)
 	case err != nil:
-		return false, err
+		return nil, err
 	}
+	var events []store.Event
 	due := firstDue(turns)
 	if len(payloads) > 0 || !c.AnswerDueAt.Equal(due) {
 		c.Status, c.Responder, c.AnswerDueAt = state.Status, state.Responder, due
-		events := store.Append(c, now, payloads...)
+		events = store.Append(c, now, payloads...)
 		if err := tx.Save(ctx, c, now); err != nil {
-			return false, err
+			return nil, err
 		}
 		if err := tx.Insert(ctx, c, nil, events); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	return len(payloads) > 0, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
+	return events, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
 }

@@ -65,6 +65,9 @@ type Claim struct {
 	UserID    string
 	// Late says that the agent was told already that no answer came.
 	Late bool
+	// Tell, if there is one, hears of the events that the delivery's answer became, after
+	// their commit. It must not block.
+	Tell func(c *Conversation, events []Event)
 }
 
 // parked is the due time of a delivery that waits for an earlier one of its
