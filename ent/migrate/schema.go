@@ -262,6 +262,14 @@ var (
 					Where: "state = 'pending'",
 				},
 			},
+			{
+				Name:    "delivery_live",
+				Unique:  false,
+				Columns: []*schema.Column{DeliveriesColumns[1], DeliveriesColumns[2], DeliveriesColumns[3]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "(state = 'pending' OR (expects_reply AND agent_outcome = ''))",
+				},
+			},
 		},
 	}
 	// DomainsColumns holds the columns for the "domains" table.

@@ -125,5 +125,8 @@ func (Delivery) Indexes() []ent.Index {
 	return []ent.Index{
 		index.Fields("company_id", "conversation_id", "sequence").Unique(),
 		index.Fields("next_attempt_at").Annotations(entsql.IndexWhere("state = 'pending'")),
+		// The few of a long conversation that are not done, or whose turn is open.
+		index.Fields("company_id", "conversation_id", "sequence").StorageKey("delivery_live").
+			Annotations(entsql.IndexWhere("(state = 'pending' OR (expects_reply AND agent_outcome = ''))")),
 	}
 }

@@ -181,22 +181,49 @@ func TestCU03_PrunedEvents(t *testing.T) {
 	})
 }
 
-func TestPrune_KeepsWhatIsStillToBeDelivered(t *testing.T) {
+func TestPrune_KeepsWhatIsBeingDelivered(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		in.company.Snapshot.EventRetention = durationOf(time.Minute)
+		in.Changed(in.company)
+		release := make(chan struct{})
+		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) { <-release; return says("ok"), nil })
+		u := in.user("usr_1")
+		id := u.posted(t, "msg_1", "hello")
+		in.backend.await(t, 1)
+		for range 20 {
+			in.Clock.Advance(4 * time.Second)
+			now := in.Clock.Now()
+			eventually(t, func() bool { return in.deliveries(t, id)[0].LeaseUntil.Equal(now.Add(5 * time.Second)) }, "the lease is renewed")
+		}
+		require.Equal(t, "hello", in.events(t, id)[0].GetMessage().GetText())
+		close(release)
+		eventually(t, func() bool { return in.delivered(t, id) }, "it is delivered")
+	})
+}
+
+func TestPrune_GivesUpWhatWaitsForLongerThanTheRetention(t *testing.T) {
+	each(t, func(t *testing.T, in *installation) {
+		in.company.Snapshot.EventRetention = durationOf(10 * time.Minute)
 		in.Changed(in.company)
 		in.backend.always(disabled)
 		u := in.user("usr_1")
 		id := u.posted(t, "msg_1", "hello")
+		u.send(t, id, "", text("msg_2", "more"))
 		in.backend.await(t, 1)
 		eventually(t, func() bool { return in.deliveries(t, id)[0].LeaseOwner == "" }, "it is put off")
-		in.Clock.Advance(time.Hour)
-		in.backend.await(t, 2)
+		in.Clock.Advance(9 * time.Minute)
+		u.send(t, id, "", text("msg_3", "young"))
 		in.backend.always(says("ok"))
-		eventually(t, func() bool { return in.deliveries(t, id)[0].LeaseOwner == "" }, "it is put off")
-		in.Clock.Advance(time.Minute)
-		eventually(t, func() bool { return in.delivered(t, id) || len(in.deliveries(t, id)) == 0 }, "it is delivered")
-		hooks := in.backend.webhooks()
-		require.Equal(t, "hello", hooks[len(hooks)-1].Data.Message.Text)
+		in.Clock.Advance(2 * time.Minute)
+		eventually(t, func() bool { return len(in.backend.webhooks()) > 0 && in.told(t, id, "young") }, "what is younger goes out")
+		eventually(t, func() bool {
+			for _, e := range in.events(t, id) {
+				if m := e.GetMessage(); m.GetText() == "hello" || m.GetText() == "more" {
+					return false
+				}
+			}
+			return true
+		}, "the old messages are gone")
+		require.Equal(t, "closed", u.close(t, id).State)
 	})
 }

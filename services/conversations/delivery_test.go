@@ -354,13 +354,13 @@ func TestDelivery_AHangingCompanyDelaysNobodyElse(t *testing.T) {
 			return says("ok"), nil
 		})
 		u := in.user("usr_1")
-		const n = 40
+		const n = 80
 		ids := make([]string, n)
 		for i := range n {
 			ids[i] = u.posted(t, fmt.Sprintf("msg_%d", i), "hello")
 		}
-		in.backend.await(t, 16)
-		require.Equal(t, 16, in.service.InFlight())
+		in.backend.await(t, 64)
+		require.Equal(t, 64, in.service.InFlight())
 		quick := in.userOf(in.newCompany(t), agentID, "usr_1")
 		for i := range 20 {
 			require.Equal(t, "idle", quick.start(t, fmt.Sprintf("msg_%d", i), "hello").State)

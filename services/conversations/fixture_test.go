@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -48,6 +49,7 @@ type installation struct {
 	address  string
 	spans    *tracetest.SpanRecorder
 	tracing  trace.TracerProvider
+	meters   metric.MeterProvider
 	admin    adminv1.ConversationServiceClient
 }
 
@@ -59,7 +61,7 @@ func each(t *testing.T, fn func(*testing.T, *installation)) {
 
 // impatient has background work done so often that tests needn't wait for it.
 var impatient = conversations.Config{
-	Dispatch:      dispatch.Config{Sweep: 20 * time.Millisecond, Renew: 20 * time.Millisecond},
+	Dispatch:      dispatch.Config{Sweep: 20 * time.Millisecond, Renew: 20 * time.Millisecond, Count: 20 * time.Millisecond},
 	DeadlineEvery: 20 * time.Millisecond, CloseEvery: 20 * time.Millisecond, PruneEvery: 20 * time.Millisecond,
 }
 
@@ -70,7 +72,13 @@ func newInstallation(t testing.TB, d *db.DB) *installation {
 
 func newInstallationWith(t testing.TB, d *db.DB, cfg conversations.Config) *installation {
 	t.Helper()
+	return newInstallationMetered(t, d, cfg, nil)
+}
+
+func newInstallationMetered(t testing.TB, d *db.DB, cfg conversations.Config, meters metric.MeterProvider) *installation {
+	t.Helper()
 	in := &installation{
+		meters:   meters,
 		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService"),
 		sessions: &sessionsScript{known: map[string]*sessionsv1.VerifyRequestResponse{}}, backend: &backendScript{},
 	}
@@ -113,7 +121,7 @@ func (in *installation) replicaWith(t testing.TB, cfg conversations.Config) *con
 		cfg,
 		conversations.Deps{
 			DB: in.DB, Bus: in.Bus, Directory: in.Directory, Now: in.Clock.Now, Log: in.Log,
-			Sessions: sessionsv1.NewSessionsServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn), TracerProvider: in.tracing,
+			Sessions: sessionsv1.NewSessionsServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn), TracerProvider: in.tracing, MeterProvider: in.meters,
 		})
 	require.NoError(t, err)
 	return s

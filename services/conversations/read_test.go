@@ -259,10 +259,10 @@ func TestLP02_DrainAnswersWaitingReadsAtOnce(t *testing.T) {
 		}
 		eventually(t, func() bool { return in.service.Waiting() == n }, "all wait")
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		require.NoError(t, in.web.Shutdown(ctx))
-		require.Less(t, time.Since(begun), 5*time.Second)
+		require.Less(t, time.Since(begun), 15*time.Second) // a connection without a request keeps net/http for 5 s
 		for range n {
 			a := <-answers
 			require.Less(t, a.Status, 300)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
@@ -15,12 +16,14 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
 	"github.com/poppyfield/poppyfield/services/conversations/dispatch"
 	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
+	"github.com/poppyfield/poppyfield/services/conversations/meter"
 	"github.com/poppyfield/poppyfield/services/conversations/rpc"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 	"github.com/poppyfield/poppyfield/services/conversations/web"
@@ -48,6 +51,8 @@ type Deps struct {
 	Log        *slog.Logger
 	// TracerProvider gets a span for each attempt at a delivery; nil for none.
 	TracerProvider trace.TracerProvider
+	// MeterProvider gets what is counted; nil for nothing.
+	MeterProvider metric.MeterProvider
 }
 
 // Service is the conversations of an installation, as one process serves them.
@@ -58,6 +63,8 @@ type Service struct {
 	dispatcher *dispatch.Dispatcher
 	app        *app.App
 	store      *store.Store
+	meter      *meter.Meter
+	leave      func() // the doorbells of changed backends
 
 	stop  context.CancelFunc
 	loops sync.WaitGroup
@@ -79,6 +86,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if deps.TracerProvider == nil {
 		deps.TracerProvider = noop.NewTracerProvider()
 	}
+	m, err := meter.New(deps.MeterProvider)
+	if err != nil {
+		return nil, err
+	}
 	bells, err := doorbell.New(deps.Bus)
 	if err != nil {
 		return nil, err
@@ -87,10 +98,22 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	d := dispatch.New(cfg.Dispatch, dispatch.Deps{
 		Store: s, Relay: deps.Deliveries, Now: deps.Now, Log: deps.Log,
 		Tracer: deps.TracerProvider.Tracer("github.com/poppyfield/poppyfield/services/conversations"),
+		Meter:  m,
 	})
+	leave, err := deps.Bus.Subscribe(bus.AllDeliveries, func(_ context.Context, subject string, _ []byte) {
+		if tokens := bus.Tokens(subject); len(tokens) == 1 {
+			if scope, err := tenancy.For(tokens[0]); err == nil {
+				d.BackendChanged(scope)
+			}
+		}
+	})
+	if err != nil {
+		bells.Close()
+		return nil, err
+	}
 	return &Service{
-		cfg: cfg, deps: deps, bells: bells, dispatcher: d, store: s,
-		app: app.New(s, bells, d, deps.Directory, deps.Now),
+		cfg: cfg, deps: deps, bells: bells, dispatcher: d, store: s, meter: m, leave: leave,
+		app: app.New(s, bells, d, deps.Directory, deps.Now, m),
 	}, nil
 }
 
@@ -106,6 +129,9 @@ func (s *Service) Routes() []publicweb.Route {
 
 // Start begins to deliver and to watch deadlines. It goes on after ctx ends, until Stop.
 func (s *Service) Start(ctx context.Context) error {
+	if err := s.meter.Observe(s.Waiting); err != nil {
+		return err
+	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.dispatcher.Start(ctx, s.app)
 	s.loop(func() { s.bells.Run(ctx) })
@@ -148,8 +174,9 @@ func (s *Service) Stop(ctx context.Context) error {
 		s.stop()
 	}
 	s.loops.Wait()
+	s.leave()
 	s.bells.Close()
-	return err
+	return errors.Join(err, s.meter.Close())
 }
 
 // Ready reports an error unless the database answers; NATS may be away.

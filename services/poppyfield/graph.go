@@ -90,6 +90,11 @@ func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.metrics != nil {
+		if err := p.bus.Measure(p.metrics); err != nil {
+			return nil, err
+		}
+	}
 	g := &graph{cfg: cfg, parts: p}
 	g.server, err = rpc.NewServer(rpc.ServerConfig{
 		Name: "internal", Secret: cfg.Internal.secret, Allow: callers(), Log: p.log, TLS: serverTLS, TracerProvider: p.traces,
@@ -152,7 +157,7 @@ func (g *graph) directory(caller string) (*directory.Client, error) {
 }
 
 func (g *graph) addRelay(context.Context) error {
-	s := relay.New(relay.Deps{DB: g.parts.db, Egress: g.parts.egress, Keys: g.parts.keys, Now: g.parts.now})
+	s := relay.New(relay.Deps{DB: g.parts.db, Bus: g.parts.bus, Egress: g.parts.egress, Keys: g.parts.keys, Now: g.parts.now})
 	s.Register(g.server)
 	return nil
 }
@@ -192,6 +197,7 @@ func (g *graph) addSessions(ctx context.Context) error {
 	}
 	s, err := sessions.New(sessions.Config{}, sessions.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Replay: memory, Keys: g.parts.keys, Directory: dir, Now: g.parts.now, Log: g.parts.log,
+		MeterProvider: g.parts.metrics,
 	})
 	if err != nil {
 		return err
@@ -241,7 +247,7 @@ func (g *graph) addConversations(context.Context) error {
 	s, err := conversations.New(g.parts.conversations, conversations.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Directory: dir,
 		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Deliveries: relayv1.NewDeliveryServiceClient(toRelay),
-		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces,
+		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package relay_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
@@ -87,6 +89,46 @@ func TestUpdateBackend_MaskETagAndValidateOnly(t *testing.T) {
 	}
 	_, err = update(&adminv1.Backend{}, false, "state")
 	requireReason(t, err, problem.InvalidRequest, "update_mask")
+}
+
+func TestBackend_RingsWhenItIsReachableAgain(t *testing.T) {
+	r := newRig(t)
+	rung := make(chan string, 10)
+	leave, err := r.bus.Subscribe(bus.AllDeliveries, func(_ context.Context, subject string, _ []byte) { rung <- subject })
+	require.NoError(t, err)
+	defer leave()
+	want, err := bus.DeliverySubject(r.scope.CompanyID())
+	require.NoError(t, err)
+	rings := func(n int, what string) {
+		t.Helper()
+		for range n {
+			select {
+			case got := <-rung:
+				require.Equal(t, want, got)
+			case <-time.After(20 * time.Second):
+				require.FailNow(t, "no ring", what)
+			}
+		}
+		// A message of our own comes after everything that was sent before it.
+		mark, err := bus.DeliverySubject("cmp_mark")
+		require.NoError(t, err)
+		r.bus.Publish(t.Context(), mark, nil)
+		require.Equal(t, mark, <-rung, what)
+	}
+	r.update(t, &adminv1.Backend{Url: "https://backend.example/hook"})
+	rings(1, "the first URL")
+	r.update(t, &adminv1.Backend{Url: "https://backend.example/hook", AttemptTimeout: durationpb.New(time.Second)})
+	rings(0, "the same URL")
+	r.update(t, &adminv1.Backend{Url: "https://new.example/hook"})
+	rings(1, "another URL")
+	_, err = r.backends.EnableBackend(r.ctx(t), &adminv1.EnableBackendRequest{Name: r.name()})
+	require.NoError(t, err)
+	rings(1, "enabled")
+	_, err = r.backends.UpdateBackend(r.ctx(t), &adminv1.UpdateBackendRequest{
+		Backend: &adminv1.Backend{Name: r.name()}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"url"}},
+	})
+	require.NoError(t, err)
+	rings(0, "taken away")
 }
 
 func TestUpdateBackend_ValidateOnlyOfANewOne(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
@@ -161,6 +162,7 @@ type rig struct {
 	deliveries relayv1.DeliveryServiceClient
 	egress     relayv1.EgressServiceClient
 	scope      tenancy.Scope
+	bus        *bus.Bus
 }
 
 func each(t *testing.T, fn func(*testing.T, *rig)) {
@@ -207,7 +209,10 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	}
 	server, err := rpc.NewServer(rpc.ServerConfig{Name: "test", Secret: "0123456789abcdef0123456789abcdef", Allow: allow, Log: log})
 	require.NoError(t, err)
-	relay.New(relay.Deps{DB: d, Egress: client, Keys: ring, Now: r.clock.Now}).Register(server)
+	r.bus, err = bus.Connect(t.Context(), bus.Config{Embedded: &bus.Embedded{StoreDir: t.TempDir()}})
+	require.NoError(t, err)
+	t.Cleanup(r.bus.Close)
+	relay.New(relay.Deps{DB: d, Bus: r.bus, Egress: client, Keys: ring, Now: r.clock.Now}).Register(server)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(nil) }()
 	t.Cleanup(func() { server.Stop(); <-done })

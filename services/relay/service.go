@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
@@ -19,9 +20,11 @@ import (
 	"github.com/poppyfield/poppyfield/services/relay/store"
 )
 
-// Deps of the service.
+// Deps of the service. Bus may be nil: then what waits for a backend that is on again
+// goes out at its own time.
 type Deps struct {
 	DB     *db.DB
+	Bus    *bus.Bus
 	Egress *egress.Client
 	Keys   *keys.Ring
 	Now    clock.Clock
@@ -41,7 +44,11 @@ func New(deps Deps) *Service {
 		}
 		return nil
 	}
-	return &Service{app: app.New(store.New(deps.DB, deps.Now), deps.Egress, check, deps.Keys, deps.Now), egress: deps.Egress}
+	var bell app.Bell
+	if deps.Bus != nil {
+		bell = deps.Bus
+	}
+	return &Service{app: app.New(store.New(deps.DB, deps.Now), deps.Egress, check, deps.Keys, bell, deps.Now), egress: deps.Egress}
 }
 
 // Register adds the gRPC services that relay owns.

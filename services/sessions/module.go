@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/grpc"
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
@@ -40,6 +41,8 @@ type Deps struct {
 	Directory *directory.Client
 	Now       clock.Clock
 	Log       *slog.Logger
+	// MeterProvider gets what is counted; nil for nothing.
+	MeterProvider metric.MeterProvider
 }
 
 // Service is the service of Sessions.
@@ -61,7 +64,14 @@ func New(cfg Config, d Deps) (*Service, error) {
 	if d.Bus != nil {
 		deps.Bell = d.Bus
 	}
-	return &Service{cfg: cfg, app: app.New(deps), replay: d.Replay}, nil
+	if d.MeterProvider != nil {
+		deps.Meter = d.MeterProvider.Meter("github.com/poppyfield/poppyfield/services/sessions")
+	}
+	a, err := app.New(deps)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{cfg: cfg, app: a, replay: d.Replay}, nil
 }
 
 // NothingIssued reports whether the installation has accepted nothing yet: a replay

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
@@ -41,8 +42,13 @@ func each(t *testing.T, fn func(*testing.T, *rig)) {
 
 func newRig(t testing.TB, d *db.DB) *rig {
 	t.Helper()
+	return newMeteredRig(t, d, nil)
+}
+
+func newMeteredRig(t testing.TB, d *db.DB, meters metric.MeterProvider) *rig {
+	t.Helper()
 	p := fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService")
-	s, err := sessions.New(sessions.Config{PruneEvery: time.Hour}, sessions.Deps{DB: d, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log})
+	s, err := sessions.New(sessions.Config{PruneEvery: time.Hour}, sessions.Deps{DB: d, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log, MeterProvider: meters})
 	require.NoError(t, err)
 	s.Register(p.Server)
 	p.Serve(t)

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
@@ -236,4 +238,21 @@ func TestClose_LeavesNoGoroutines(t *testing.T) {
 	require.NoError(t, e.Drain(t.Context()))
 	// Eventually runs its condition on one more.
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond)
+}
+
+func TestMeasure_DroppedDoorbells(t *testing.T) {
+	b := embedded(t)
+	reader := sdkmetric.NewManualReader()
+	require.NoError(t, b.Measure(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	b.Close()
+	for range 3 {
+		b.Publish(t.Context(), subject(t, "cnv_1"), nil)
+	}
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	m := all.ScopeMetrics[0].Metrics[0]
+	require.Equal(t, "poppyfield.bus.doorbells.dropped", m.Name)
+	sum, ok := m.Data.(metricdata.Sum[int64])
+	require.True(t, ok)
+	require.Equal(t, int64(3), sum.DataPoints[0].Value)
 }

@@ -36,7 +36,7 @@ const (
 	maxHeaderBytes     = 32 << 10
 	idleTimeout        = 60 * time.Second
 	maxIdle            = 256
-	maxIdlePerHost     = 8
+	maxIdlePerHost     = 64 // one Company's webhooks in flight: a new TLS connection costs more than the webhook
 )
 
 // Client makes requests to foreign URLs. It keeps connections open and uses them

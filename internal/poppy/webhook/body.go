@@ -21,7 +21,7 @@ type Delivery struct {
 	Message      conversation.MessagePayload
 	Context      json.RawMessage // merged, nil for none
 	Agent        DeliveryAgent
-	UserID       string // as known to the installation, not the agent's own id
+	UserID       string // the User ID as the agent gave it (Poppy 4.2); unique only together with Agent.ClientID
 	Session      DeliverySession
 	// ReplyBy is when the agent is told that no answer came; zero when none is expected.
 	ReplyBy time.Time

@@ -200,6 +200,7 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 	if x.isNew {
 		x.out.waiter = waiter
 		x.app.bells.Ring(ctx, scope, x.out.ConversationID, x.out.own.last)
+		x.app.meter.Accepted(ctx, x.out.First)
 	}
 	return x.out, nil
 }

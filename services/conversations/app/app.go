@@ -12,6 +12,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
+	"github.com/poppyfield/poppyfield/services/conversations/meter"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
@@ -43,11 +44,12 @@ type App struct {
 	dispatch  Dispatcher
 	companies Companies
 	now       clock.Clock
+	meter     *meter.Meter
 }
 
 // New makes the app.
-func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, companies Companies, now clock.Clock) *App {
-	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now}
+func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, companies Companies, now clock.Clock, m *meter.Meter) *App {
+	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now, meter: m}
 }
 
 // Caller is the Session that a request acts in, as the sessions service judged it.

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -33,28 +35,33 @@ func firstDue(turns []store.Live) time.Time {
 	return first
 }
 
-// ExpireAnswers tells the agents whose answer is overdue.
+// ExpireAnswers tells the agents whose answer is overdue. A conversation whose row is
+// damaged is an error in the end, but doesn't keep the others from being told.
 func (a *App) ExpireAnswers(ctx context.Context) error {
 	for {
 		due, err := a.store.DueAnswers(ctx, a.now(), sweepBatch)
 		if err != nil {
 			return err
 		}
+		var damaged []error
 		for _, d := range due {
-			if err := a.expire(ctx, d.Scope, d.ID); err != nil {
+			if err := a.expire(ctx, d.Scope, d.ID); store.IsDamage(err) {
+				damaged = append(damaged, fmt.Errorf("%s: %w", d.ID, err))
+			} else if err != nil {
 				return err
 			}
 		}
-		if len(due) < sweepBatch {
-			return nil
+		if len(due) < sweepBatch || len(damaged) > 0 {
+			return errors.Join(damaged...)
 		}
 	}
 }
 
 func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error {
 	var last int64 // of the new events; 0 for none
+	missed := 0
 	err := a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		last = 0
+		last, missed = 0, 0
 		c, err := tx.Lock(ctx, id)
 		if err != nil {
 			return err
@@ -91,10 +98,14 @@ func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error 
 		if err := tx.Insert(ctx, c, nil, events); err != nil {
 			return err
 		}
+		missed = len(expired)
 		return tx.SettleTurns(ctx, store.OutcomeDeadline, expired...)
 	})
-	if err == nil && last > 0 {
-		a.bells.Ring(ctx, scope, id, last)
+	if err == nil {
+		a.meter.Missed(ctx, missed)
+		if last > 0 {
+			a.bells.Ring(ctx, scope, id, last)
+		}
 	}
 	return err
 }

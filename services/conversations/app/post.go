@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
@@ -20,6 +21,7 @@ func (a *App) Post(ctx context.Context, scope tenancy.Scope, id string, m conver
 	}
 	var out *store.Conversation
 	var event store.Event
+	var took []time.Duration // of the turns that were answered
 	err = a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
 		c, err := tx.Lock(ctx, id)
 		if err != nil {
@@ -30,7 +32,7 @@ func (a *App) Post(ctx context.Context, scope tenancy.Scope, id string, m conver
 		if err != nil {
 			return err
 		}
-		var settled []string
+		var settled []store.Live
 		if !more {
 			settled, turns = answered(turns)
 		}
@@ -51,10 +53,18 @@ func (a *App) Post(ctx context.Context, scope tenancy.Scope, id string, m conver
 		if err := tx.Insert(ctx, c, nil, events); err != nil {
 			return err
 		}
-		return tx.SettleTurns(ctx, store.OutcomeAnswered, settled...)
+		took = took[:0]
+		ids := make([]string, 0, len(settled))
+		for _, l := range settled {
+			took, ids = append(took, now.Sub(l.CreatedAt)), append(ids, l.ID)
+		}
+		return tx.SettleTurns(ctx, store.OutcomeAnswered, ids...)
 	})
 	if err != nil {
 		return nil, store.Event{}, err
+	}
+	for _, t := range took {
+		a.meter.Answered(ctx, t)
 	}
 	a.bells.Ring(ctx, scope, id, out.LastSequence)
 	return out, event, nil
@@ -75,17 +85,17 @@ func openTurns(ctx context.Context, tx store.Tx, id string) ([]store.Live, error
 }
 
 // answered splits open turns into those that a message of the Company settles and the rest.
-func answered(turns []store.Live) (settled []string, rest []store.Live) {
+func answered(turns []store.Live) (settled, rest []store.Live) {
 	for _, l := range turns {
 		if l.Pending {
 			rest = append(rest, l)
 		} else {
-			settled = append(settled, l.ID)
+			settled = append(settled, l)
 		}
 	}
 	if len(settled) == 0 && len(rest) > 0 {
 		// The answer may be faster than the record of the 202, or staff answer for a backend that is down.
-		settled, rest = []string{rest[0].ID}, rest[1:]
+		settled, rest = rest[:1], rest[1:]
 	}
 	return settled, rest
 }

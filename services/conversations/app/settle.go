@@ -23,6 +23,23 @@ const (
 	Unwanted                    // late, and the Company wants no late ones
 )
 
+// String is the ending in a word, for counting.
+func (e Ending) String() string {
+	switch e {
+	case Answered:
+		return "answered"
+	case TakenOver:
+		return "taken_over"
+	case Postponed:
+		return "postponed"
+	case Exhausted:
+		return "exhausted"
+	case Unwanted:
+		return "unwanted"
+	}
+	return "unknown"
+}
+
 // Attempt is the result of one attempt at a claim.
 type Attempt struct {
 	Ending   Ending
@@ -44,8 +61,10 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 	var following *store.Claim
 	var head *store.Conversation
 	var events []store.Event
+	var open bool // the turn, until this
+	var took time.Duration
 	err := a.store.Write(ctx, claim.Scope, func(ctx context.Context, tx store.Tx) error {
-		following, head, events = nil, nil, nil
+		following, head, events, open = nil, nil, nil, false
 		c, err := tx.Lock(ctx, id)
 		if err != nil {
 			return err
@@ -62,7 +81,7 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		if got.Ending == Postponed {
 			return tx.Postpone(ctx, mine.ID, got.At, got.Kept)
 		}
-		head = c
+		head, open, took = c, mine.Open(), now.Sub(mine.CreatedAt)
 		if events, err = a.settle(ctx, tx, c, *mine, others, got, now); err != nil {
 			return err
 		}
@@ -73,13 +92,23 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 			if next.Owner == "" {
 				return tx.Release(ctx, l.ID, now)
 			}
-			following, err = tx.Take(ctx, claim.Scope, l.ID, next)
+			if following, err = tx.Take(ctx, claim.Scope, l.ID, next); store.IsDamage(err) {
+				return tx.Release(ctx, l.ID, now) // the sweep puts it aside
+			}
 			return err
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	a.meter.Delivered(ctx, got.Ending.String())
+	switch {
+	case !open || head == nil:
+	case got.Ending == Answered && len(events) > 0: // not for a closed conversation
+		a.meter.Answered(ctx, took)
+	case got.Ending == Exhausted:
+		a.meter.Missed(ctx, 1)
 	}
 	if len(events) > 0 {
 		if claim.Tell != nil {

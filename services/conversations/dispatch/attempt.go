@@ -39,10 +39,12 @@ func (d *Dispatcher) deliver(c store.Claim) *store.Claim {
 	ctx, span := d.deps.Tracer.Start(tenancy.Into(ctx, c.Scope), "conversations.deliver", trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(attribute.String("poppyfield.company", c.Scope.CompanyID()), attribute.String("poppyfield.delivery", id)))
 	defer span.End()
+	begun := d.deps.Now()
 	got := d.attempt(ctx, c)
 	if d.attempts.Err() != nil {
 		return nil // given up: Stop gives the lease back
 	}
+	d.deps.Meter.Attempted(ctx, got.Ending.String(), d.deps.Now().Sub(begun))
 	span.SetAttributes(attribute.String("poppyfield.reason", got.Kept.Reason))
 	return d.record(context.WithoutCancel(ctx), c, got)
 }
@@ -113,9 +115,14 @@ func (d *Dispatcher) record(ctx context.Context, c store.Claim, got app.Attempt)
 			return next
 		case errors.Is(err, app.ErrLost):
 			d.deps.Log.InfoContext(ctx, "answer of a lost delivery dropped", "delivery", c.Delivery.ID)
+			d.deps.Meter.Delivered(ctx, "lost")
+			return nil
+		case store.IsDamage(err): // no later attempt could be recorded either
+			d.putAside(ctx, c.Scope, store.Damaged{ID: c.Delivery.ID, ConversationID: c.Delivery.ConversationID, Err: err})
 			return nil
 		case try == recordTries || d.attempts.Err() != nil:
 			d.deps.Log.ErrorContext(ctx, "result of a delivery not recorded", "delivery", c.Delivery.ID, "error", err)
+			d.deps.Meter.Delivered(ctx, "unrecorded")
 			return nil
 		}
 		select {

@@ -10,8 +10,10 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
+	"github.com/poppyfield/poppyfield/services/conversations/meter"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
@@ -22,6 +24,7 @@ type Config struct {
 	Lease      time.Duration // how long a process that died keeps a delivery; 5 s
 	Renew      time.Duration // how often leases of deliveries in flight are renewed; 2 s
 	Sweep      time.Duration // how often due deliveries are looked for; 500 ms
+	Count      time.Duration // how often what is pending is counted; 10 s
 	// Attempt bounds a call of the relay, which has time-outs of its own; 2 min.
 	Attempt time.Duration
 	// Schedule is the waits before each attempt; webhook.DefaultSchedule.
@@ -51,6 +54,7 @@ func (c Config) withDefaults() Config {
 	orTime(&c.Lease, 5*time.Second)
 	orTime(&c.Renew, 2*time.Second)
 	orTime(&c.Sweep, 500*time.Millisecond)
+	orTime(&c.Count, 10*time.Second)
 	orTime(&c.Attempt, 2*time.Minute)
 	if len(c.Schedule) == 0 {
 		c.Schedule = webhook.DefaultSchedule()
@@ -68,9 +72,12 @@ type Deps struct {
 	Now    clock.Clock
 	Log    *slog.Logger
 	Tracer trace.Tracer
+	Meter  *meter.Meter
 }
 
 // Recorder records what came of an attempt.
 type Recorder interface {
 	Settle(ctx context.Context, claim store.Claim, owner string, got app.Attempt, next store.Lease) (*store.Claim, error)
+	// Quarantine ends a leased delivery that can't be made.
+	Quarantine(ctx context.Context, scope tenancy.Scope, d store.Damaged, owner string) error
 }

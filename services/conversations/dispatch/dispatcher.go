@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
-	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
 // Dispatcher delivers for one process.
@@ -30,7 +30,8 @@ type Dispatcher struct {
 	total    int
 	used     map[string]int
 	waiting  map[string]struct{}
-	inFlight map[string]time.Time // delivery -> since when
+	inFlight map[string]time.Time     // delivery -> since when
+	changed  map[string]tenancy.Scope // Companies whose backend is another one now
 }
 
 var _ app.Dispatcher = (*Dispatcher)(nil)
@@ -39,7 +40,7 @@ var _ app.Dispatcher = (*Dispatcher)(nil)
 func New(cfg Config, deps Deps) *Dispatcher {
 	return &Dispatcher{
 		cfg: cfg.withDefaults(), deps: deps, id: ids.New("dsp"), wake: make(chan struct{}, 1), idle: make(chan struct{}),
-		used: map[string]int{}, waiting: map[string]struct{}{}, inFlight: map[string]time.Time{},
+		used: map[string]int{}, waiting: map[string]struct{}{}, inFlight: map[string]time.Time{}, changed: map[string]tenancy.Scope{},
 	}
 }
 
@@ -52,9 +53,10 @@ func (d *Dispatcher) Start(ctx context.Context, r Recorder) {
 	d.mu.Lock()
 	d.running = true
 	d.mu.Unlock()
-	d.loops.Add(2)
+	d.loops.Add(3)
 	go d.sweepLoop(ctx)
 	go d.renewLoop(ctx)
+	go d.countLoop(ctx)
 }
 
 // Stop claims no more, lets the attempts in flight end until ctx is done, gives up
@@ -121,93 +123,4 @@ func (d *Dispatcher) renew(ctx context.Context) {
 	if err := d.deps.Store.Renew(ctx, held, d.lease(now)); err != nil && ctx.Err() == nil {
 		d.deps.Log.WarnContext(ctx, "leases of deliveries not renewed", "deliveries", len(held), "error", err)
 	}
-}
-
-func (d *Dispatcher) sweepLoop(ctx context.Context) {
-	defer d.loops.Done()
-	tick := time.NewTicker(d.cfg.Sweep)
-	defer tick.Stop()
-	for {
-		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
-			d.deps.Log.WarnContext(ctx, "due deliveries not claimed", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		case <-d.wake:
-		}
-	}
-}
-
-const sweepBatch = 256
-
-// sweep claims due deliveries for as long as there are slots: retries whose time has
-// come, what found no slot at first, and what other processes left behind.
-func (d *Dispatcher) sweep(ctx context.Context) error {
-	for {
-		busy, free := d.busy()
-		if !free {
-			return nil
-		}
-		due, err := d.deps.Store.DueDeliveries(ctx, d.deps.Now(), sweepBatch, busy)
-		if err != nil {
-			return err
-		}
-		var companies []string // in the order of who waits longest
-		byCompany := map[string][]store.Due{}
-		for _, one := range due {
-			company := one.Scope.CompanyID()
-			if _, ok := byCompany[company]; !ok {
-				companies = append(companies, company)
-			}
-			byCompany[company] = append(byCompany[company], one)
-		}
-		claimed := 0
-		for _, company := range companies {
-			n, err := d.claim(ctx, byCompany[company])
-			if err != nil {
-				return err
-			}
-			claimed += n
-		}
-		if len(due) < sweepBatch || claimed == 0 {
-			return nil
-		}
-	}
-}
-
-// claim takes as many of one Company's due deliveries as there are slots.
-func (d *Dispatcher) claim(ctx context.Context, due []store.Due) (int, error) {
-	scope := due[0].Scope
-	var slots []*slot
-	var deliveries []string
-	for _, one := range due {
-		s, ok := d.take(scope.CompanyID())
-		if !ok {
-			break
-		}
-		slots, deliveries = append(slots, s), append(deliveries, one.ID)
-	}
-	if len(slots) == 0 {
-		return 0, nil
-	}
-	var claims []store.Claim
-	err := d.deps.Store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		now := d.deps.Now()
-		var err error
-		claims, err = tx.TakeDue(ctx, scope, deliveries, now, d.lease(now))
-		return err
-	})
-	if err != nil {
-		claims = nil
-	}
-	for i, s := range slots {
-		if i < len(claims) {
-			s.Run(claims[i])
-		} else {
-			s.Free()
-		}
-	}
-	return len(claims), err
 }

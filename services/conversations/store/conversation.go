@@ -132,7 +132,7 @@ func fromRow(row *ent.Conversation) (*Conversation, error) {
 	}
 	var err error
 	c.Context, err = unpackContext(row.Context)
-	return c, err
+	return c, damage(err)
 }
 
 // packContext writes a context as a JSON string that holds the object. PostgreSQL's

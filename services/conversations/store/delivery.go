@@ -78,6 +78,11 @@ var parked = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
 // pending is written out so that the planner sees that the partial index fits.
 func pending(s *sql.Selector) { s.Where(sql.ExprP("state = 'pending'")) }
 
+// live is written out for the same reason: a conversation may have had thousands of deliveries.
+func live(s *sql.Selector) {
+	s.Where(sql.ExprP("(state = 'pending' OR (expects_reply AND agent_outcome = ''))"))
+}
+
 // HasPending reports whether a delivery of a locked conversation is not done yet.
 // They are done in order, so the newest one tells.
 func (t Tx) HasPending(ctx context.Context, conversationID string) (bool, error) {
@@ -131,6 +136,7 @@ type Live struct {
 	Attempts     int
 	ExpectsReply bool
 	ReplyBy      time.Time
+	CreatedAt    time.Time
 	Outcome      string
 }
 
@@ -139,16 +145,13 @@ func (l Live) Open() bool { return l.ExpectsReply && l.Outcome == OutcomeOpen }
 
 // Live returns the deliveries of a locked conversation that are pending or whose turn is open, in order, and holds them.
 func (t Tx) Live(ctx context.Context, conversationID string) ([]Live, error) {
-	q := t.tx.Delivery.Query().Where(
-		entdelivery.ConversationID(conversationID),
-		entdelivery.Or(entdelivery.StateEQ(entdelivery.StatePending), entdelivery.And(entdelivery.ExpectsReply(true), entdelivery.AgentOutcome(OutcomeOpen))),
-	).Order(entdelivery.BySequence())
+	q := t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID), live).Order(entdelivery.BySequence())
 	if t.postgres {
 		q.ForUpdate()
 	}
 	rows, err := q.Select(
 		entdelivery.FieldSequence, entdelivery.FieldState, entdelivery.FieldLeaseOwner, entdelivery.FieldAttempts,
-		entdelivery.FieldExpectsReply, entdelivery.FieldReplyBy, entdelivery.FieldAgentOutcome,
+		entdelivery.FieldExpectsReply, entdelivery.FieldReplyBy, entdelivery.FieldAgentOutcome, entdelivery.FieldCreatedAt,
 	).All(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +160,7 @@ func (t Tx) Live(ctx context.Context, conversationID string) ([]Live, error) {
 	for _, row := range rows {
 		l := Live{
 			ID: row.ID, Sequence: row.Sequence, Pending: row.State == entdelivery.StatePending, LeaseOwner: row.LeaseOwner,
-			Attempts: row.Attempts, ExpectsReply: row.ExpectsReply, Outcome: row.AgentOutcome,
+			Attempts: row.Attempts, ExpectsReply: row.ExpectsReply, Outcome: row.AgentOutcome, CreatedAt: row.CreatedAt.UTC(),
 		}
 		if row.ReplyBy != nil {
 			l.ReplyBy = row.ReplyBy.UTC()
@@ -210,53 +213,56 @@ func (t Tx) Release(ctx context.Context, id string, now time.Time) error {
 }
 
 // Take leases one pending delivery whose conversation is locked and that nobody has.
+// One whose rows make no sense is an error that IsDamage knows, and is left as it was.
 func (t Tx) Take(ctx context.Context, scope tenancy.Scope, id string, lease Lease) (*Claim, error) {
 	row, err := t.tx.Delivery.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	claims, err := t.take(ctx, scope, []*ent.Delivery{row}, lease)
+	c, err := t.claim(ctx, scope, row)
 	if err != nil {
 		return nil, err
 	}
-	if len(claims) == 0 {
-		return nil, errNoMessage
-	}
-	return &claims[0], nil
+	return &c, t.lease(ctx, lease, row.ID)
 }
 
 var errNoMessage = errors.New("a pending delivery has no message")
 
-// TakeDue leases those of the given deliveries that are still due and that no other process has its hands on.
-func (t Tx) TakeDue(ctx context.Context, scope tenancy.Scope, ids []string, now time.Time, lease Lease) ([]Claim, error) {
+// TakeDue leases those of the given deliveries that are still due and that no other
+// process has its hands on. Those that can't be delivered are leased as well.
+func (t Tx) TakeDue(ctx context.Context, scope tenancy.Scope, ids []string, now time.Time, lease Lease) ([]Claim, []Damaged, error) {
 	q := t.tx.Delivery.Query().Where(entdelivery.IDIn(ids...), pending, entdelivery.NextAttemptAtLTE(now)).Order(entdelivery.ByNextAttemptAt())
 	if t.postgres {
 		q.ForUpdate(sql.WithLockAction(sql.SkipLocked))
 	}
 	rows, err := q.All(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || len(rows) == 0 {
+		return nil, nil, err
 	}
-	return t.take(ctx, scope, rows, lease)
-}
-
-func (t Tx) take(ctx context.Context, scope tenancy.Scope, rows []*ent.Delivery, lease Lease) ([]Claim, error) {
 	claims := make([]Claim, 0, len(rows))
-	ids := make([]string, 0, len(rows))
+	var damaged []Damaged
+	taken := make([]string, 0, len(rows))
 	for _, row := range rows {
 		c, err := t.claim(ctx, scope, row)
-		if err != nil {
-			return nil, err
+		switch {
+		case IsDamage(err):
+			damaged = append(damaged, Damaged{row.ID, row.ConversationID, err})
+		case err != nil:
+			return nil, nil, err
+		default:
+			claims = append(claims, c)
 		}
-		claims, ids = append(claims, c), append(ids, row.ID)
+		taken = append(taken, row.ID)
 	}
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	return claims, t.tx.Delivery.Update().Where(entdelivery.IDIn(ids...)).
+	return claims, damaged, t.lease(ctx, lease, taken...)
+}
+
+func (t Tx) lease(ctx context.Context, lease Lease, ids ...string) error {
+	return t.tx.Delivery.Update().Where(entdelivery.IDIn(ids...)).
 		SetLeaseOwner(lease.Owner).SetLeaseUntil(lease.Until).SetNextAttemptAt(lease.Until).Exec(ctx)
 }
 
+// claim reads what a delivery's webhook says. An error that IsDamage knows comes from the rows themselves.
 func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (Claim, error) {
 	c := Claim{Scope: scope, Delivery: Delivery{
 		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
@@ -267,11 +273,11 @@ func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (
 		c.Delivery.ReplyBy = row.ReplyBy.UTC()
 	}
 	if err := json.Unmarshal(row.Session, &c.Delivery.Moment); err != nil {
-		return Claim{}, err
+		return Claim{}, damage(err)
 	}
 	var err error
 	if c.Delivery.Context, err = unpackContext(row.Context); err != nil {
-		return Claim{}, err
+		return Claim{}, damage(err)
 	}
 	head, err := t.tx.Conversation.Query().Where(entconversation.ID(row.ConversationID)).
 		Select(entconversation.FieldClientID, entconversation.FieldAgentName, entconversation.FieldUserID).Only(ctx)
@@ -280,16 +286,19 @@ func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (
 	}
 	c.ClientID, c.AgentName, c.UserID = head.ClientID, head.AgentName, head.UserID
 	event, err := t.tx.Event.Query().Where(entevent.ConversationID(row.ConversationID), entevent.Sequence(row.Sequence)).Only(ctx)
+	if ent.IsNotFound(err) {
+		return Claim{}, damage(errNoMessage)
+	}
 	if err != nil {
 		return Claim{}, err
 	}
 	p, err := conversation.DecodePayload(conversation.EventType(event.Type), event.Payload)
 	if err != nil {
-		return Claim{}, err
+		return Claim{}, damage(err)
 	}
 	m, ok := p.(conversation.MessagePayload)
 	if !ok {
-		return Claim{}, errNoMessage
+		return Claim{}, damage(errNoMessage)
 	}
 	c.Message = m
 	return c, nil

@@ -11,6 +11,14 @@ import (
 	entevent "github.com/poppyfield/poppyfield/ent/event"
 )
 
+// Outdated finds conversations whose first pending delivery is older than before and not in flight.
+func (t Tx) Outdated(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	var ids []string
+	err := t.tx.Delivery.Query().Where(pending, entdelivery.CreatedAtLT(before), entdelivery.LeaseOwner(""), entdelivery.NextAttemptAtLT(parked)).
+		Limit(limit).Unique(true).Select(entdelivery.FieldConversationID).Scan(ctx, &ids)
+	return ids, err
+}
+
 // Prunable finds conversations with events from before a time that are still kept.
 func (t Tx) Prunable(ctx context.Context, before time.Time, limit int) ([]string, error) {
 	var ids []string

@@ -178,7 +178,7 @@ func TestClaims_HeadsOnlyAndOneOwnerEach(t *testing.T) {
 			var claims []store.Claim
 			s.write(t, func(ctx context.Context, tx store.Tx) error {
 				var err error
-				claims, err = tx.TakeDue(ctx, s.scope, []string{head.ID, next.ID}, at, store.Lease{Owner: owner, Until: at.Add(5 * time.Second)})
+				claims, _, err = tx.TakeDue(ctx, s.scope, []string{head.ID, next.ID}, at, store.Lease{Owner: owner, Until: at.Add(5 * time.Second)})
 				return err
 			})
 			return claims

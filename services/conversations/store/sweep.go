@@ -80,6 +80,36 @@ func (s *Store) ReleaseAll(ctx context.Context, owner string, now time.Time) err
 	})
 }
 
+// MakeDue makes the deliveries of a Company that wait for a later attempt due now; those in flight, and those behind
+// another one, keep their place.
+func (s *Store) MakeDue(ctx context.Context, scope tenancy.Scope, now time.Time) error {
+	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		return tx.Delivery.Update().Where(pending, entdelivery.LeaseOwner(""), entdelivery.NextAttemptAtGT(now), entdelivery.NextAttemptAtLT(parked)).
+			SetNextAttemptAt(now).Exec(ctx)
+	})
+}
+
+// Backlog counts the pending deliveries of all Companies, and returns since when the first of them has been due; zero
+// for none.
+func (s *Store) Backlog(ctx context.Context, now time.Time) (n int, since time.Time, err error) {
+	err = s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+		if n, err = tx.Delivery.Query().Where(pending).Count(ctx); err != nil || n == 0 {
+			return err
+		}
+		first, err := tx.Delivery.Query().Where(pending, entdelivery.NextAttemptAtLTE(now)).
+			Order(entdelivery.ByNextAttemptAt()).Select(entdelivery.FieldNextAttemptAt).First(ctx)
+		if ent.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		since = first.NextAttemptAt.UTC()
+		return nil
+	})
+	return n, since, err
+}
+
 // NextCompany returns the first Company after the given id that has conversations;
 // ok is false after the last. One index probe each: a job that works through all
 // Companies never scans their rows to find them.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
@@ -58,8 +59,14 @@ type Poster interface {
 	Post(ctx context.Context, r egress.PostRequest) (egress.Response, error)
 }
 
+// Bell wakes whoever waits for a subject; *bus.Bus is one.
+type Bell interface {
+	Publish(ctx context.Context, subject string, data []byte)
+}
+
 // App is the use cases.
 type App struct {
+	bell  Bell // nil: nobody is woken
 	store Store
 	post  Poster
 	check func(url string) error
@@ -67,7 +74,17 @@ type App struct {
 	now   clock.Clock
 }
 
-// New makes the use cases. check says whether a URL may be a backend's.
-func New(store Store, post Poster, check func(url string) error, ring *keys.Ring, now clock.Clock) *App {
-	return &App{store: store, post: post, check: check, keys: ring, now: now}
+// New makes the use cases. check says whether a URL may be a backend's; bell may be nil.
+func New(store Store, post Poster, check func(url string) error, ring *keys.Ring, bell Bell, now clock.Clock) *App {
+	return &App{store: store, post: post, check: check, keys: ring, bell: bell, now: now}
+}
+
+// reachable tells those who deliver that a Company's backend is on again, or elsewhere.
+func (a *App) reachable(ctx context.Context, scope tenancy.Scope) {
+	if a.bell == nil {
+		return
+	}
+	if subject, err := bus.DeliverySubject(scope.CompanyID()); err == nil { // a checked id always has one
+		a.bell.Publish(ctx, subject, nil)
+	}
 }

@@ -49,6 +49,7 @@ type BackendChange struct {
 // UpdateBackend changes the backend. The first URL also makes the key of v1a
 // signatures, so that no webhook ever goes out unsigned.
 func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch BackendChange) (Backend, error) {
+	moved := false
 	apply := func(b *Backend) error {
 		if err := resource.CheckETag(ch.ETag, b.Version); err != nil {
 			return err
@@ -60,7 +61,7 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 				}
 			}
 			// A new address starts afresh, also after the old one said 410.
-			if *ch.URL != b.URL {
+			if moved = *ch.URL != b.URL; moved {
 				b.Enabled, b.DisableReason = true, ""
 			}
 			b.URL = *ch.URL
@@ -92,7 +93,11 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 			return Backend{}, err
 		}
 	}
-	return a.store.UpdateBackend(ctx, scope, apply)
+	b, err := a.store.UpdateBackend(ctx, scope, apply)
+	if err == nil && moved && b.URL != "" {
+		a.reachable(ctx, scope)
+	}
+	return b, err
 }
 
 func has(secrets []Secret, kind string) bool { return count(secrets, kind) > 0 }
@@ -107,15 +112,20 @@ func count(secrets []Secret, kind string) int {
 	return n
 }
 
-// EnableBackend turns a disabled backend on again.
+// EnableBackend turns a disabled backend on again. What waits for it is tried at once,
+// also when it was on.
 func (a *App) EnableBackend(ctx context.Context, scope tenancy.Scope) (Backend, error) {
-	return a.store.UpdateBackend(ctx, scope, func(b *Backend) error {
+	b, err := a.store.UpdateBackend(ctx, scope, func(b *Backend) error {
 		if b.URL == "" {
 			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the backend has no URL yet").WithField("backend.url", "required")
 		}
 		b.Enabled, b.DisableReason = true, ""
 		return nil
 	})
+	if err == nil {
+		a.reachable(ctx, scope)
+	}
+	return b, err
 }
 
 // maxSecrets is how many secrets of a kind may sign at once; every one of them makes

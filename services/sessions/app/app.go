@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
@@ -55,6 +57,7 @@ type Deps struct {
 	Bell      Bell // nil: nobody is woken
 	Now       clock.Clock
 	Log       *slog.Logger
+	Meter     metric.Meter // nil counts nothing
 }
 
 // App holds the use cases. It is safe for concurrent use.
@@ -63,13 +66,18 @@ type App struct {
 	// starts and requests count in this process alone: with n processes a limit is up to n times as high.
 	starts, requests *limit.Limiter
 	touches          *toucher
+	counts           counts
 	background       sync.WaitGroup
 	stopping         sync.Once
 }
 
 // New makes an App.
-func New(d Deps) *App {
-	return &App{Deps: d, starts: limit.New(0), requests: limit.New(0), touches: newToucher(d.Store, d.Log)}
+func New(d Deps) (*App, error) {
+	c, err := newCounts(d.Meter)
+	if err != nil {
+		return nil, err
+	}
+	return &App{Deps: d, starts: limit.New(0), requests: limit.New(0), touches: newToucher(d.Store, d.Log), counts: c}, nil
 }
 
 // company returns the settings of scope's Company, which must be open for business.

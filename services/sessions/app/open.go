@@ -60,7 +60,8 @@ type Issued struct {
 
 // Open starts a Session, or renews one with a signed-out token (Poppy 4.2). Where
 // the Company wants nonces, errors carry one under NonceExtra.
-func (a *App) Open(ctx context.Context, scope tenancy.Scope, r Request) (Issued, error) {
+func (a *App) Open(ctx context.Context, scope tenancy.Scope, r Request) (issued Issued, err error) {
+	defer func() { a.counts.open(ctx, issued, err) }()
 	company, err := a.company(ctx, scope)
 	if err != nil {
 		return Issued{}, err
@@ -71,7 +72,7 @@ func (a *App) Open(ctx context.Context, scope tenancy.Scope, r Request) (Issued,
 	}
 	now := a.Now()
 	nonce := a.nonce(scope, o.Standing, now)
-	issued, err := a.open(ctx, company, o, r, now)
+	issued, err = a.open(ctx, company, o, r, now)
 	issued.Nonce = nonce
 	return issued, withNonce(err, nonce)
 }

@@ -21,7 +21,8 @@ func TestPrune(t *testing.T) {
 		p := fixture.NewPlatform(t, d)
 		p.Serve(t)
 		c := p.NewCompany(t)
-		a := app.New(app.Deps{Store: entstore.New(d), Companies: p.Directory, Now: p.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+		a, err := app.New(app.Deps{Store: entstore.New(d), Companies: p.Directory, Now: p.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
 		s := entstore.New(d)
 		now := p.Clock.Now()
 		issue := func(id string) {
@@ -30,7 +31,7 @@ func TestPrune(t *testing.T) {
 		}
 		issue("idle")
 		issue("ended")
-		_, err := a.EndSession(t.Context(), c.Scope, "ended")
+		_, err = a.EndSession(t.Context(), c.Scope, "ended")
 		require.NoError(t, err)
 		kept := func(id string, session, token bool) {
 			_, err := a.Session(t.Context(), c.Scope, id)

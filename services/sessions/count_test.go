@@ -1,0 +1,48 @@
+package sessions_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
+)
+
+func TestCounts_OpenedAndRefused(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	r := newMeteredRig(t, dbtest.SQLite(t), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	first := r.open(t, nil)
+	r.open(t, func(q *sessionsv1.OpenSessionRequest) { q.SessionId = first.GetSessionId() })
+	for range 2 {
+		_, err := r.tryOpen(t, r.company, func(q *sessionsv1.OpenSessionRequest) { q.SessionId = "ses_unknown" })
+		require.Error(t, err)
+	}
+	r.Clock.Advance(time.Second)
+	_, err := r.tryOpen(t, r.company, func(q *sessionsv1.OpenSessionRequest) { q.Proof.Proofs = []string{"x"} })
+	require.Error(t, err)
+
+	var all metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(t.Context(), &all))
+	got := map[string]int64{}
+	for _, s := range all.ScopeMetrics {
+		for _, m := range s.Metrics {
+			sum, ok := m.Data.(metricdata.Sum[int64])
+			require.True(t, ok)
+			for _, p := range sum.DataPoints {
+				require.Equal(t, 1, p.Attributes.Len())
+				kv, _ := p.Attributes.Get(0)
+				got[m.Name+" "+kv.Value.AsString()] += p.Value
+				require.Contains(t, []attribute.Key{"kind", "reason"}, kv.Key)
+			}
+		}
+	}
+	require.Equal(t, map[string]int64{
+		"poppyfield.sessions.opened created": 1, "poppyfield.sessions.opened renewed": 1,
+		"poppyfield.sessions.refused invalid_session": 2, "poppyfield.sessions.refused invalid_dpop_proof": 1,
+	}, got)
+}
