@@ -216,18 +216,11 @@ func (s *Service) Start(ctx context.Context) error {
 		}
 	})
 	s.done.Go(func() {
-		tick := time.NewTicker(s.cfg.PruneEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		clock.Every(ctx, s.cfg.PruneEvery, func(ctx context.Context) {
 			if err := s.answers.Prune(ctx); err != nil && ctx.Err() == nil {
 				s.deps.Log.WarnContext(ctx, "dropping old answers", "error", err)
 			}
-		}
+		})
 	})
 	return nil
 }

@@ -85,18 +85,11 @@ func (s *Service) Routes() []publicweb.Route { return s.docs.Routes() }
 func (s *Service) Start(ctx context.Context) error {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.done.Go(func() {
-		tick := time.NewTicker(s.cfg.CheckEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		clock.Every(ctx, s.cfg.CheckEvery, func(ctx context.Context) {
 			if err := s.app.CheckDue(ctx, 20); err != nil && ctx.Err() == nil {
 				s.deps.Log.WarnContext(ctx, "checking domains", "error", err)
 			}
-		}
+		})
 	})
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -50,7 +51,7 @@ func Child(scope tenancy.Scope, name string, kinds ...string) ([]string, error) 
 			return nil, NotFound()
 		}
 		id, after, more := strings.Cut(rest[1:], "/")
-		if id == "" {
+		if !isID(id) {
 			return nil, NotFound()
 		}
 		out = append(out, id)
@@ -63,6 +64,16 @@ func Child(scope tenancy.Scope, name string, kinds ...string) ([]string, error) 
 		return nil, NotFound()
 	}
 	return out, nil
+}
+
+// isID reports whether s may be an id: nothing else reaches a query.
+func isID(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // ChildID is Child for a single kind with an id.
@@ -161,6 +172,12 @@ func After(now time.Time, raw string, keys int, bound ...string) ([]string, erro
 	var t token
 	if json.Unmarshal(b, &t) != nil || len(t.After) != keys || t.Bound != bind(bound) {
 		return nil, bad
+	}
+	// Tokens aren't signed: what they name is only looked for within the list, but it has to be text that a database takes.
+	for _, key := range t.After {
+		if strings.ContainsFunc(key, unicode.IsControl) {
+			return nil, bad
+		}
 	}
 	if age := now.Sub(time.Unix(t.Made, 0)); age > tokenLife || age < -time.Minute {
 		return nil, Invalid("page_token", "expired: begin the list again")

@@ -32,7 +32,7 @@ func TestChild_OnlyNamesOfTheScope(t *testing.T) {
 	got, err = resource.Child(s, s.Name()+"/backend/secrets/x", "backend/secrets")
 	require.NoError(t, err)
 	require.Equal(t, []string{"x"}, got)
-	for _, name := range []string{"", "companies/cmp_x/domains/d", s.Name(), s.Name() + "/domains", s.Name() + "/domains/", s.Name() + "/domainsx/d", s.Name() + "/domains/d/e", s.Name() + "x/domains/d"} {
+	for _, name := range []string{"", "companies/cmp_x/domains/d", s.Name(), s.Name() + "/domains", s.Name() + "/domains/", s.Name() + "/domainsx/d", s.Name() + "/domains/d/e", s.Name() + "x/domains/d", s.Name() + "/domains/d\x00", s.Name() + "/domains/d e", s.Name() + "/domains/ü"} {
 		_, err := resource.ChildID(s, name, "domains")
 		require.True(t, problem.Is(err, problem.NotFoundReason), "%q: %v", name, err)
 	}
@@ -44,9 +44,12 @@ func TestAfter_RefusesTokensOfOtherListsAndOldOnes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b"}, got)
 	for name, c := range map[string]func() ([]string, error){
-		"filter":  func() ([]string, error) { return resource.After(now, tok, 2, "parent", "other") },
-		"shift":   func() ([]string, error) { return resource.After(now, tok, 2, "parentf", "ilter") },
-		"keys":    func() ([]string, error) { return resource.After(now, tok, 1, "parent", "filter") },
+		"filter": func() ([]string, error) { return resource.After(now, tok, 2, "parent", "other") },
+		"shift":  func() ([]string, error) { return resource.After(now, tok, 2, "parentf", "ilter") },
+		"keys":   func() ([]string, error) { return resource.After(now, tok, 1, "parent", "filter") },
+		"control": func() ([]string, error) {
+			return resource.After(now, resource.Token(now, []string{"a", "b\x00"}, "parent", "filter"), 2, "parent", "filter")
+		},
 		"garbage": func() ([]string, error) { return resource.After(now, "%%%", 2, "parent", "filter") },
 		"old":     func() ([]string, error) { return resource.After(now.Add(25*time.Hour), tok, 2, "parent", "filter") },
 	} {

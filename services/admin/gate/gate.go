@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -126,6 +127,9 @@ func (g *Gate) call(ctx context.Context, m *method.Method, decode func(any) erro
 	}
 	if at := method.UnknownField(req); at != "" {
 		return nil, resource.Invalid(at, "there is no such field")
+	}
+	if at := method.NULField(req); at != "" {
+		return nil, resource.Invalid(strings.ReplaceAll(at, "\x00", ""), "holds a NUL character")
 	}
 	if err := rpc.Check(g.validate, req); err != nil {
 		return nil, err

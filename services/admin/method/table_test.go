@@ -182,3 +182,22 @@ func TestUnknownField_IsFoundAtAnyDepth(t *testing.T) {
 	req.ProtoReflect().SetUnknown(raw)
 	require.Equal(t, "#77", method.UnknownField(req))
 }
+
+func TestNULField_IsFoundAtAnyDepth(t *testing.T) {
+	req := &adminv1.UpdateDiscoverySettingsRequest{DiscoverySettings: &adminv1.DiscoverySettings{
+		OrganizationName: "Acme", Apis: []*adminv1.Api{{Url: "https://a.example"}}, CustomScopes: map[string]string{"a": "b"},
+	}}
+	require.Empty(t, method.NULField(req))
+	for path, change := range map[string]func(*adminv1.DiscoverySettings){
+		"discovery_settings.organization_name":  func(d *adminv1.DiscoverySettings) { d.OrganizationName = "a\x00b" },
+		"discovery_settings.apis[0].url":        func(d *adminv1.DiscoverySettings) { d.Apis[0].Url = "\x00" },
+		`discovery_settings.custom_scopes["a"]`: func(d *adminv1.DiscoverySettings) { d.CustomScopes["a"] = "\x00" },
+	} {
+		bad := proto.CloneOf(req)
+		change(bad.DiscoverySettings)
+		require.Equal(t, path, method.NULField(bad))
+	}
+	bad := proto.CloneOf(req)
+	bad.DiscoverySettings.CustomScopes["k\x00"] = "v"
+	require.NotEmpty(t, method.NULField(bad))
+}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
@@ -95,16 +96,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 // renewLoop keeps the leases of deliveries in flight, all with one statement.
 func (d *Dispatcher) renewLoop(ctx context.Context) {
 	defer d.loops.Done()
-	tick := time.NewTicker(d.cfg.Renew)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			d.renew(ctx)
-		}
-	}
+	clock.Every(ctx, d.cfg.Renew, d.renew)
 }
 
 func (d *Dispatcher) renew(ctx context.Context) {

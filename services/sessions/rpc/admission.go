@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/poppyfield/poppyfield/internal/platform/resource"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
@@ -106,7 +107,7 @@ func (s *admissionServer) ListAdmissionRules(ctx context.Context, r *adminv1.Lis
 	if err := checkParent(scope, r.GetParent()); err != nil {
 		return nil, err
 	}
-	place, err := parsePageToken(r.GetPageToken(), "rules", r.GetParent(), 1)
+	place, err := resource.After(s.app.Now(), r.GetPageToken(), 1, "rules", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *admissionServer) ListAdmissionRules(ctx context.Context, r *adminv1.Lis
 	if place != nil {
 		after = place[0]
 	}
-	size := pageSize(r.GetPageSize())
+	size := resource.Size(r.GetPageSize())
 	list, err := s.app.Rules(ctx, scope, after, size+1)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (s *admissionServer) ListAdmissionRules(ctx context.Context, r *adminv1.Lis
 	out := &adminv1.ListAdmissionRulesResponse{}
 	if len(list) > size {
 		list = list[:size]
-		out.NextPageToken = pageToken("rules", r.GetParent(), list[size-1].ID)
+		out.NextPageToken = resource.Token(s.app.Now(), []string{list[size-1].ID}, "rules", r.GetParent())
 	}
 	for _, found := range list {
 		out.AdmissionRules = append(out.AdmissionRules, ruleOf(scope, found))

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/poppyfield/poppyfield/internal/platform/resource"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	"github.com/poppyfield/poppyfield/services/sessions/app"
@@ -46,11 +47,11 @@ func (s *sessionServer) ListSessions(ctx context.Context, r *adminv1.ListSession
 	if err := checkParent(scope, r.GetParent()); err != nil {
 		return nil, err
 	}
-	after, err := placeOf(r.GetPageToken(), r.GetParent())
+	after, err := placeOf(s.app.Now(), r.GetPageToken(), r.GetParent())
 	if err != nil {
 		return nil, err
 	}
-	size := pageSize(r.GetPageSize())
+	size := resource.Size(r.GetPageSize())
 	list, err := s.app.Sessions(ctx, scope, after, size+1)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (s *sessionServer) ListSessions(ctx context.Context, r *adminv1.ListSession
 	if len(list) > size {
 		list = list[:size]
 		last := list[size-1]
-		out.NextPageToken = pageToken("sessions", r.GetParent(), strconv.FormatInt(last.CreatedAt.UnixMicro(), 10), last.ID)
+		out.NextPageToken = resource.Token(s.app.Now(), []string{strconv.FormatInt(last.CreatedAt.UnixMicro(), 10), last.ID}, "sessions", r.GetParent())
 	}
 	for _, found := range list {
 		out.Sessions = append(out.Sessions, sessionOf(scope, found))
@@ -84,14 +85,14 @@ func (s *sessionServer) EndSession(ctx context.Context, r *adminv1.EndSessionReq
 	return sessionOf(scope, ended), nil
 }
 
-func placeOf(token, parent string) (store.Place, error) {
-	parts, err := parsePageToken(token, "sessions", parent, 2)
+func placeOf(now time.Time, token, parent string) (store.Place, error) {
+	parts, err := resource.After(now, token, 2, "sessions", parent)
 	if err != nil || parts == nil {
 		return store.Place{}, err
 	}
 	micros, err := strconv.ParseInt(parts[0], 10, 64)
 	if err != nil {
-		return store.Place{}, badPageToken()
+		return store.Place{}, resource.Invalid("page_token", "not a page token of this list")
 	}
 	return store.Place{CreatedAt: time.UnixMicro(micros).UTC(), ID: parts[1]}, nil
 }
