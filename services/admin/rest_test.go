@@ -32,6 +32,26 @@ func rig(t *testing.T) (*api, tenancy.Scope, string) {
 	return a, scope, a.key(t, scope, "*")
 }
 
+func TestCO04_NULIsRefusedByRESTAndGRPC(t *testing.T) {
+	a, scope, key := rig(t)
+	for _, c := range []struct{ verb, path, body string }{
+		{"PATCH", "/discoverySettings", `{"organization_name":"a\u0000b"}`},
+		{"POST", "/domains", `{"domain":"a\u0000.example"}`},
+		{"POST", "/conversations/cnv_1:postMessage", `{"message":{"text":"x\u0000"}}`},
+		{"GET", "/domains?page_token=%00", ""},
+		{"GET", "/conversations?filter=%00", ""},
+		{"GET", "/domains/d%00", ""},
+	} {
+		a.rest(t, key, c.verb, "/v1/"+scope.Name()+c.path, c.body).problem(t, 400, "INVALID_REQUEST")
+	}
+	_, err := adminv1.NewDomainServiceClient(a.conn).CreateDomain(as(t, key), &adminv1.CreateDomainRequest{
+		Parent: scope.Name(), Domain: &adminv1.Domain{Domain: "a\x00.example"},
+	})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	require.Equal(t, "domain.domain", violationOf(t, err))
+	require.Empty(t, a.owner.got())
+}
+
 func TestGW01_UnknownFieldsAreRefusedAndNamed(t *testing.T) {
 	a, scope, key := rig(t)
 	for _, c := range []struct{ verb, path, body, field string }{
