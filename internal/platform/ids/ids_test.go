@@ -1,7 +1,6 @@
 package ids_test
 
 import (
-	"regexp"
 	"slices"
 	"testing"
 
@@ -16,7 +15,7 @@ func TestNew_SortsByCreationAndNeverRepeats(t *testing.T) {
 	made := make([]string, 10000)
 	for i := range made {
 		made[i] = ids.New(ids.Conversation)
-		require.Regexp(t, regexp.MustCompile(`^cnv_[0-7][0-9a-hjkmnp-tv-z]{25}$`), made[i])
+		require.Regexp(t, `^cnv_[0-7][0-9a-hjkmnp-tv-z]{25}$`, made[i])
 	}
 	require.True(t, slices.IsSorted(made))
 	require.Len(t, slices.Compact(made), 10000)
