@@ -315,3 +315,12 @@ func TestWriteJSON_KeepsTheHandlersCaching(t *testing.T) {
 	w = inRequest(t, nil, func(w http.ResponseWriter, _ *http.Request) { httpx.WriteJSON(w, http.StatusOK, []byte(`{}`)) })
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 }
+
+func TestWriteOAuthError_NonceGoesIntoItsHeaderAlone(t *testing.T) {
+	err := problem.New(problem.Unauthenticated, problem.UseDPoPNonce, "", "use the nonce").WithExtra(problem.DPoPNonce, "n-1").WithExtra("other", "kept")
+	w := httptest.NewRecorder()
+	httpx.WriteOAuthError(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil), err, httpx.Resource)
+	require.Equal(t, "n-1", w.Header().Get("DPoP-Nonce"))
+	require.Equal(t, map[string]any{"error": "use_dpop_nonce", "error_description": "use the nonce", "other": "kept"}, body(t, w))
+	require.Equal(t, "n-1", err.Extra[problem.DPoPNonce], "the problem itself stays as it is")
+}

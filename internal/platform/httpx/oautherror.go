@@ -26,11 +26,15 @@ type oauthBody map[string]string
 // WriteOAuthError answers err at an OAuth or Poppy endpoint. Anything but a
 // problem becomes server_error, with the request's id as the only trace of it. A
 // NotFound problem is answered as WriteNotFound, and an unknown conversation
-// without a word of why (decision 21), so that two answers never differ.
+// without a word of why (decision 21), so that two answers never differ. A nonce
+// that came with the problem goes into its header and nowhere else.
 func WriteOAuthError(w http.ResponseWriter, r *http.Request, err error, place Place) {
 	e := problem.As(err)
 	status := oauthStatus(e, place)
 	logFailure(r, status, e)
+	if nonce := e.Extra[problem.DPoPNonce]; nonce != "" {
+		SetDPoPNonce(w, nonce)
+	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store") // RFC 6749 5.2
 	h.Set("Pragma", "no-cache")
@@ -41,7 +45,9 @@ func WriteOAuthError(w http.ResponseWriter, r *http.Request, err error, place Pl
 	}
 	body := oauthBody{}
 	for name, value := range e.Extra {
-		body[name] = value
+		if name != problem.DPoPNonce {
+			body[name] = value
+		}
 	}
 	body["error"] = e.Reason.Wire()
 	description := describe(e.Detail)

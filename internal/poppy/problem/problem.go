@@ -76,6 +76,10 @@ const (
 	IssuerPublished        Reason = "ISSUER_PUBLISHED"
 )
 
+// DPoPNonce names the member of Extra that holds a fresh nonce for the agent's next
+// proof (RFC 9449 section 8). It belongs into the DPoP-Nonce header, never into a body.
+const DPoPNonce = "dpop_nonce"
+
 // Field is one member of a request that breaks a rule.
 type Field struct {
 	Path   string // for example "message.context.locale"

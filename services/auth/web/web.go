@@ -5,7 +5,6 @@ package web
 import (
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/netip"
 
@@ -19,10 +18,6 @@ import (
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/auth/app"
 )
-
-// nonceExtra is where the sessions service puts the nonce of a refused proof. It
-// belongs into a header and never into a body.
-const nonceExtra = "dpop_nonce"
 
 // Config of the endpoints.
 type Config struct {
@@ -130,13 +125,6 @@ func (e *Endpoints) form(w http.ResponseWriter, r *http.Request, c *directory.Co
 
 func (e *Endpoints) refuse(w http.ResponseWriter, r *http.Request, c *directory.Company, err error) {
 	p := problem.As(err)
-	if nonce, ok := p.Extra[nonceExtra]; ok {
-		httpx.SetDPoPNonce(w, nonce)
-		bare := *p
-		bare.Extra = maps.Clone(p.Extra)
-		delete(bare.Extra, nonceExtra)
-		p = &bare
-	}
 	e.log.InfoContext(r.Context(), "oauth request refused", "route", r.Pattern, "company", c.Scope, "reason", string(p.Reason), "clause", string(p.Clause), "detail", p.Detail)
 	httpx.WriteOAuthError(w, r, p, httpx.TokenEndpoint)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
-	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
@@ -35,8 +34,6 @@ func (h *Handlers) Routes() []publicweb.Route {
 
 // A handler answers a verified request: with a status and JSON, or with an error.
 type handler func(w http.ResponseWriter, r *http.Request, co *directory.Company, caller app.Caller) (int, []byte, error)
-
-const nonceExtra = "dpop_nonce"
 
 func (h *Handlers) endpoint(next handler) publicweb.Handler {
 	return func(w http.ResponseWriter, r *http.Request, co *directory.Company) {
@@ -94,24 +91,11 @@ func lastSegment(pattern string) string {
 	return pattern
 }
 
-// writeError answers err. A nonce that came with it belongs into its header and nowhere else.
+// writeError answers err, unless the client has gone.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return // the client has gone
+	if r.Context().Err() == nil {
+		httpx.WriteOAuthError(w, r, err, httpx.Resource)
 	}
-	p := problem.As(err)
-	if nonce := p.Extra[nonceExtra]; nonce != "" {
-		httpx.SetDPoPNonce(w, nonce)
-		shown := *p
-		shown.Extra = make(map[string]string, len(p.Extra))
-		for name, value := range p.Extra {
-			if name != nonceExtra {
-				shown.Extra[name] = value
-			}
-		}
-		p = &shown
-	}
-	httpx.WriteOAuthError(w, r, p, httpx.Resource)
 }
 
 func (h *Handlers) start(w http.ResponseWriter, r *http.Request, co *directory.Company, caller app.Caller) (int, []byte, error) {

@@ -21,10 +21,6 @@ import (
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
-// NonceExtra names the member of a problem's Extra that holds the nonce for the
-// DPoP-Nonce header. The HTTP edge moves it there; it is no member of a body.
-const NonceExtra = "dpop_nonce"
-
 // Companies finds the settings of the Company of a scope.
 type Companies interface {
 	Get(ctx context.Context, scope tenancy.Scope) (*directory.Company, error)
@@ -115,5 +111,5 @@ func withNonce(err error, nonce string) error {
 	if err == nil || nonce == "" {
 		return err
 	}
-	return problem.As(err).WithExtra(NonceExtra, nonce)
+	return problem.As(err).WithExtra(problem.DPoPNonce, nonce)
 }

@@ -59,7 +59,7 @@ type Issued struct {
 }
 
 // Open starts a Session, or renews one with a signed-out token (Poppy 4.2). Where
-// the Company wants nonces, errors carry one under NonceExtra.
+// the Company wants nonces, errors carry one under problem.DPoPNonce.
 func (a *App) Open(ctx context.Context, scope tenancy.Scope, r Request) (issued Issued, err error) {
 	defer func() { a.counts.open(ctx, issued, err) }()
 	company, err := a.company(ctx, scope)

@@ -44,7 +44,7 @@ type Caller struct {
 
 // Verify judges a request that carries a Session Token (Poppy 4.3). Everything is
 // read anew for each request. Where the Company wants nonces, errors carry one
-// under NonceExtra once that is known.
+// under problem.DPoPNonce once that is known.
 func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, error) {
 	company, err := a.company(ctx, scope)
 	if err != nil {
