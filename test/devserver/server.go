@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -76,7 +75,7 @@ func Start(t testing.TB, o Options) *Server {
 	if o.DataDir == "" {
 		o.DataDir = filepath.Join(dir, "data")
 	}
-	port, err := freePort()
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,13 +211,4 @@ func FindBinary() (string, error) {
 		return "", fmt.Errorf("%w: run `make build`", err)
 	}
 	return filepath.Abs(binary)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }

@@ -1,7 +1,6 @@
 package interop_test
 
 import (
-	"net"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
+	"github.com/poppyfield/poppyfield/test/child"
 	"github.com/poppyfield/poppyfield/test/devserver"
 	"github.com/poppyfield/poppyfield/test/peer"
 )
@@ -53,9 +53,7 @@ func foreignClients(t *testing.T) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	port, err := child.FreePort()
 	require.NoError(t, err)
-	port := l.Addr().(*net.TCPAddr).Port
-	require.NoError(t, l.Close())
 	return port
 }

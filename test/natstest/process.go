@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +43,7 @@ func Start(t testing.TB) *Server {
 	s := &Server{binary: binary, dir: t.TempDir()}
 	// The free port is found by binding it, so another process may take it first.
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = child.FreePort(); err != nil {
 			break
 		}
 		if err = s.run(); err == nil {
@@ -146,15 +145,6 @@ func (s *Server) answers() error {
 	}
 	_, err = js.AccountInfo()
 	return err
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }
 
 // Build makes the server's binary, where it is not there yet: for callers that have no

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -120,7 +119,7 @@ func Open(o Options) (*Server, error) {
 	// The free port is found by binding it, so another process may take it before
 	// PostgreSQL does.
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = child.FreePort(); err != nil {
 			break
 		}
 		if err = s.run(); err == nil {
@@ -207,15 +206,6 @@ func traversable(dir string) bool {
 			return true
 		}
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }
 
 func (s *Server) init() error {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -249,12 +250,9 @@ func (i *Installation) configure(
 // freeAddress is one of localhost that certificates can name.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	port, err := child.FreePort()
 	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return "localhost:" + port
+	return "localhost:" + strconv.Itoa(port)
 }
 
 // run runs a command of the binary to its end and returns what it prints.
