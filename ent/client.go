@@ -14,19 +14,27 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect"
 	"entgo.io/ent/dialect/sql"
+	"github.com/poppyfield/poppyfield/ent/accounttoken"
 	"github.com/poppyfield/poppyfield/ent/admission"
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
 	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
 	"github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
+	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/ent/signin"
+	"github.com/poppyfield/poppyfield/ent/signinattempt"
+	"github.com/poppyfield/poppyfield/ent/signinconnection"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 
 	stdsql "database/sql"
@@ -37,6 +45,8 @@ type Client struct {
 	config
 	// Schema is the client for creating, migrating and dropping schema.
 	Schema *migrate.Schema
+	// AccountToken is the client for interacting with the AccountToken builders.
+	AccountToken *AccountTokenClient
 	// Admission is the client for interacting with the Admission builders.
 	Admission *AdmissionClient
 	// AdmissionRule is the client for interacting with the AdmissionRule builders.
@@ -45,6 +55,8 @@ type Client struct {
 	AnsweredRequest *AnsweredRequestClient
 	// ApiKey is the client for interacting with the ApiKey builders.
 	ApiKey *ApiKeyClient
+	// AuthorizationCode is the client for interacting with the AuthorizationCode builders.
+	AuthorizationCode *AuthorizationCodeClient
 	// Backend is the client for interacting with the Backend builders.
 	Backend *BackendClient
 	// Company is the client for interacting with the Company builders.
@@ -53,16 +65,28 @@ type Client struct {
 	Conversation *ConversationClient
 	// Delivery is the client for interacting with the Delivery builders.
 	Delivery *DeliveryClient
+	// DeviceAuthorization is the client for interacting with the DeviceAuthorization builders.
+	DeviceAuthorization *DeviceAuthorizationClient
 	// Domain is the client for interacting with the Domain builders.
 	Domain *DomainClient
 	// Event is the client for interacting with the Event builders.
 	Event *EventClient
+	// Grant is the client for interacting with the Grant builders.
+	Grant *GrantClient
 	// OperatorKey is the client for interacting with the OperatorKey builders.
 	OperatorKey *OperatorKeyClient
+	// PageDesign is the client for interacting with the PageDesign builders.
+	PageDesign *PageDesignClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// SessionToken is the client for interacting with the SessionToken builders.
 	SessionToken *SessionTokenClient
+	// SignIn is the client for interacting with the SignIn builders.
+	SignIn *SignInClient
+	// SignInAttempt is the client for interacting with the SignInAttempt builders.
+	SignInAttempt *SignInAttemptClient
+	// SignInConnection is the client for interacting with the SignInConnection builders.
+	SignInConnection *SignInConnectionClient
 	// WebhookSecret is the client for interacting with the WebhookSecret builders.
 	WebhookSecret *WebhookSecretClient
 }
@@ -76,19 +100,27 @@ func NewClient(opts ...Option) *Client {
 
 func (c *Client) init() {
 	c.Schema = migrate.NewSchema(c.driver)
+	c.AccountToken = NewAccountTokenClient(c.config)
 	c.Admission = NewAdmissionClient(c.config)
 	c.AdmissionRule = NewAdmissionRuleClient(c.config)
 	c.AnsweredRequest = NewAnsweredRequestClient(c.config)
 	c.ApiKey = NewApiKeyClient(c.config)
+	c.AuthorizationCode = NewAuthorizationCodeClient(c.config)
 	c.Backend = NewBackendClient(c.config)
 	c.Company = NewCompanyClient(c.config)
 	c.Conversation = NewConversationClient(c.config)
 	c.Delivery = NewDeliveryClient(c.config)
+	c.DeviceAuthorization = NewDeviceAuthorizationClient(c.config)
 	c.Domain = NewDomainClient(c.config)
 	c.Event = NewEventClient(c.config)
+	c.Grant = NewGrantClient(c.config)
 	c.OperatorKey = NewOperatorKeyClient(c.config)
+	c.PageDesign = NewPageDesignClient(c.config)
 	c.Session = NewSessionClient(c.config)
 	c.SessionToken = NewSessionTokenClient(c.config)
+	c.SignIn = NewSignInClient(c.config)
+	c.SignInAttempt = NewSignInAttemptClient(c.config)
+	c.SignInConnection = NewSignInConnectionClient(c.config)
 	c.WebhookSecret = NewWebhookSecretClient(c.config)
 }
 
@@ -180,22 +212,30 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 	cfg := c.config
 	cfg.driver = tx
 	return &Tx{
-		ctx:             ctx,
-		config:          cfg,
-		Admission:       NewAdmissionClient(cfg),
-		AdmissionRule:   NewAdmissionRuleClient(cfg),
-		AnsweredRequest: NewAnsweredRequestClient(cfg),
-		ApiKey:          NewApiKeyClient(cfg),
-		Backend:         NewBackendClient(cfg),
-		Company:         NewCompanyClient(cfg),
-		Conversation:    NewConversationClient(cfg),
-		Delivery:        NewDeliveryClient(cfg),
-		Domain:          NewDomainClient(cfg),
-		Event:           NewEventClient(cfg),
-		OperatorKey:     NewOperatorKeyClient(cfg),
-		Session:         NewSessionClient(cfg),
-		SessionToken:    NewSessionTokenClient(cfg),
-		WebhookSecret:   NewWebhookSecretClient(cfg),
+		ctx:                 ctx,
+		config:              cfg,
+		AccountToken:        NewAccountTokenClient(cfg),
+		Admission:           NewAdmissionClient(cfg),
+		AdmissionRule:       NewAdmissionRuleClient(cfg),
+		AnsweredRequest:     NewAnsweredRequestClient(cfg),
+		ApiKey:              NewApiKeyClient(cfg),
+		AuthorizationCode:   NewAuthorizationCodeClient(cfg),
+		Backend:             NewBackendClient(cfg),
+		Company:             NewCompanyClient(cfg),
+		Conversation:        NewConversationClient(cfg),
+		Delivery:            NewDeliveryClient(cfg),
+		DeviceAuthorization: NewDeviceAuthorizationClient(cfg),
+		Domain:              NewDomainClient(cfg),
+		Event:               NewEventClient(cfg),
+		Grant:               NewGrantClient(cfg),
+		OperatorKey:         NewOperatorKeyClient(cfg),
+		PageDesign:          NewPageDesignClient(cfg),
+		Session:             NewSessionClient(cfg),
+		SessionToken:        NewSessionTokenClient(cfg),
+		SignIn:              NewSignInClient(cfg),
+		SignInAttempt:       NewSignInAttemptClient(cfg),
+		SignInConnection:    NewSignInConnectionClient(cfg),
+		WebhookSecret:       NewWebhookSecretClient(cfg),
 	}, nil
 }
 
@@ -213,29 +253,37 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 	cfg := c.config
 	cfg.driver = &txDriver{tx: tx, drv: c.driver}
 	return &Tx{
-		ctx:             ctx,
-		config:          cfg,
-		Admission:       NewAdmissionClient(cfg),
-		AdmissionRule:   NewAdmissionRuleClient(cfg),
-		AnsweredRequest: NewAnsweredRequestClient(cfg),
-		ApiKey:          NewApiKeyClient(cfg),
-		Backend:         NewBackendClient(cfg),
-		Company:         NewCompanyClient(cfg),
-		Conversation:    NewConversationClient(cfg),
-		Delivery:        NewDeliveryClient(cfg),
-		Domain:          NewDomainClient(cfg),
-		Event:           NewEventClient(cfg),
-		OperatorKey:     NewOperatorKeyClient(cfg),
-		Session:         NewSessionClient(cfg),
-		SessionToken:    NewSessionTokenClient(cfg),
-		WebhookSecret:   NewWebhookSecretClient(cfg),
+		ctx:                 ctx,
+		config:              cfg,
+		AccountToken:        NewAccountTokenClient(cfg),
+		Admission:           NewAdmissionClient(cfg),
+		AdmissionRule:       NewAdmissionRuleClient(cfg),
+		AnsweredRequest:     NewAnsweredRequestClient(cfg),
+		ApiKey:              NewApiKeyClient(cfg),
+		AuthorizationCode:   NewAuthorizationCodeClient(cfg),
+		Backend:             NewBackendClient(cfg),
+		Company:             NewCompanyClient(cfg),
+		Conversation:        NewConversationClient(cfg),
+		Delivery:            NewDeliveryClient(cfg),
+		DeviceAuthorization: NewDeviceAuthorizationClient(cfg),
+		Domain:              NewDomainClient(cfg),
+		Event:               NewEventClient(cfg),
+		Grant:               NewGrantClient(cfg),
+		OperatorKey:         NewOperatorKeyClient(cfg),
+		PageDesign:          NewPageDesignClient(cfg),
+		Session:             NewSessionClient(cfg),
+		SessionToken:        NewSessionTokenClient(cfg),
+		SignIn:              NewSignInClient(cfg),
+		SignInAttempt:       NewSignInAttemptClient(cfg),
+		SignInConnection:    NewSignInConnectionClient(cfg),
+		WebhookSecret:       NewWebhookSecretClient(cfg),
 	}, nil
 }
 
 // Debug returns a new debug-client. It's used to get verbose logging on specific operations.
 //
 //	client.Debug().
-//		Admission.
+//		AccountToken.
 //		Query().
 //		Count(ctx)
 func (c *Client) Debug() *Client {
@@ -258,9 +306,11 @@ func (c *Client) Close() error {
 // In order to add hooks to a specific client, call: `client.Node.Use(...)`.
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
-		c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey, c.Backend, c.Company,
-		c.Conversation, c.Delivery, c.Domain, c.Event, c.OperatorKey, c.Session,
-		c.SessionToken, c.WebhookSecret,
+		c.AccountToken, c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey,
+		c.AuthorizationCode, c.Backend, c.Company, c.Conversation, c.Delivery,
+		c.DeviceAuthorization, c.Domain, c.Event, c.Grant, c.OperatorKey, c.PageDesign,
+		c.Session, c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection,
+		c.WebhookSecret,
 	} {
 		n.Use(hooks...)
 	}
@@ -270,9 +320,11 @@ func (c *Client) Use(hooks ...Hook) {
 // In order to add interceptors to a specific client, call: `client.Node.Intercept(...)`.
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
-		c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey, c.Backend, c.Company,
-		c.Conversation, c.Delivery, c.Domain, c.Event, c.OperatorKey, c.Session,
-		c.SessionToken, c.WebhookSecret,
+		c.AccountToken, c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey,
+		c.AuthorizationCode, c.Backend, c.Company, c.Conversation, c.Delivery,
+		c.DeviceAuthorization, c.Domain, c.Event, c.Grant, c.OperatorKey, c.PageDesign,
+		c.Session, c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection,
+		c.WebhookSecret,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -281,6 +333,8 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 // Mutate implements the ent.Mutator interface.
 func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 	switch m := m.(type) {
+	case *AccountTokenMutation:
+		return c.AccountToken.mutate(ctx, m)
 	case *AdmissionMutation:
 		return c.Admission.mutate(ctx, m)
 	case *AdmissionRuleMutation:
@@ -289,6 +343,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.AnsweredRequest.mutate(ctx, m)
 	case *ApiKeyMutation:
 		return c.ApiKey.mutate(ctx, m)
+	case *AuthorizationCodeMutation:
+		return c.AuthorizationCode.mutate(ctx, m)
 	case *BackendMutation:
 		return c.Backend.mutate(ctx, m)
 	case *CompanyMutation:
@@ -297,20 +353,165 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Conversation.mutate(ctx, m)
 	case *DeliveryMutation:
 		return c.Delivery.mutate(ctx, m)
+	case *DeviceAuthorizationMutation:
+		return c.DeviceAuthorization.mutate(ctx, m)
 	case *DomainMutation:
 		return c.Domain.mutate(ctx, m)
 	case *EventMutation:
 		return c.Event.mutate(ctx, m)
+	case *GrantMutation:
+		return c.Grant.mutate(ctx, m)
 	case *OperatorKeyMutation:
 		return c.OperatorKey.mutate(ctx, m)
+	case *PageDesignMutation:
+		return c.PageDesign.mutate(ctx, m)
 	case *SessionMutation:
 		return c.Session.mutate(ctx, m)
 	case *SessionTokenMutation:
 		return c.SessionToken.mutate(ctx, m)
+	case *SignInMutation:
+		return c.SignIn.mutate(ctx, m)
+	case *SignInAttemptMutation:
+		return c.SignInAttempt.mutate(ctx, m)
+	case *SignInConnectionMutation:
+		return c.SignInConnection.mutate(ctx, m)
 	case *WebhookSecretMutation:
 		return c.WebhookSecret.mutate(ctx, m)
 	default:
 		return nil, fmt.Errorf("ent: unknown mutation type %T", m)
+	}
+}
+
+// AccountTokenClient is a client for the AccountToken schema.
+type AccountTokenClient struct {
+	config
+}
+
+// NewAccountTokenClient returns a client for the AccountToken from the given config.
+func NewAccountTokenClient(c config) *AccountTokenClient {
+	return &AccountTokenClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `accounttoken.Hooks(f(g(h())))`.
+func (c *AccountTokenClient) Use(hooks ...Hook) {
+	c.hooks.AccountToken = append(c.hooks.AccountToken, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `accounttoken.Intercept(f(g(h())))`.
+func (c *AccountTokenClient) Intercept(interceptors ...Interceptor) {
+	c.inters.AccountToken = append(c.inters.AccountToken, interceptors...)
+}
+
+// Create returns a builder for creating a AccountToken entity.
+func (c *AccountTokenClient) Create() *AccountTokenCreate {
+	mutation := newAccountTokenMutation(c.config, OpCreate)
+	return &AccountTokenCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of AccountToken entities.
+func (c *AccountTokenClient) CreateBulk(builders ...*AccountTokenCreate) *AccountTokenCreateBulk {
+	return &AccountTokenCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *AccountTokenClient) MapCreateBulk(slice any, setFunc func(*AccountTokenCreate, int)) *AccountTokenCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &AccountTokenCreateBulk{err: fmt.Errorf("calling to AccountTokenClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*AccountTokenCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &AccountTokenCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for AccountToken.
+func (c *AccountTokenClient) Update() *AccountTokenUpdate {
+	mutation := newAccountTokenMutation(c.config, OpUpdate)
+	return &AccountTokenUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *AccountTokenClient) UpdateOne(_m *AccountToken) *AccountTokenUpdateOne {
+	mutation := newAccountTokenMutation(c.config, OpUpdateOne, withAccountToken(_m))
+	return &AccountTokenUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *AccountTokenClient) UpdateOneID(id string) *AccountTokenUpdateOne {
+	mutation := newAccountTokenMutation(c.config, OpUpdateOne, withAccountTokenID(id))
+	return &AccountTokenUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for AccountToken.
+func (c *AccountTokenClient) Delete() *AccountTokenDelete {
+	mutation := newAccountTokenMutation(c.config, OpDelete)
+	return &AccountTokenDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *AccountTokenClient) DeleteOne(_m *AccountToken) *AccountTokenDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *AccountTokenClient) DeleteOneID(id string) *AccountTokenDeleteOne {
+	builder := c.Delete().Where(accounttoken.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &AccountTokenDeleteOne{builder}
+}
+
+// Query returns a query builder for AccountToken.
+func (c *AccountTokenClient) Query() *AccountTokenQuery {
+	return &AccountTokenQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeAccountToken},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a AccountToken entity by its id.
+func (c *AccountTokenClient) Get(ctx context.Context, id string) (*AccountToken, error) {
+	return c.Query().Where(accounttoken.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *AccountTokenClient) GetX(ctx context.Context, id string) *AccountToken {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *AccountTokenClient) Hooks() []Hook {
+	return c.hooks.AccountToken
+}
+
+// Interceptors returns the client interceptors.
+func (c *AccountTokenClient) Interceptors() []Interceptor {
+	return c.inters.AccountToken
+}
+
+func (c *AccountTokenClient) mutate(ctx context.Context, m *AccountTokenMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&AccountTokenCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&AccountTokenUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&AccountTokenUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&AccountTokenDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown AccountToken mutation op: %q", m.Op())
 	}
 }
 
@@ -846,6 +1047,139 @@ func (c *ApiKeyClient) mutate(ctx context.Context, m *ApiKeyMutation) (Value, er
 	}
 }
 
+// AuthorizationCodeClient is a client for the AuthorizationCode schema.
+type AuthorizationCodeClient struct {
+	config
+}
+
+// NewAuthorizationCodeClient returns a client for the AuthorizationCode from the given config.
+func NewAuthorizationCodeClient(c config) *AuthorizationCodeClient {
+	return &AuthorizationCodeClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `authorizationcode.Hooks(f(g(h())))`.
+func (c *AuthorizationCodeClient) Use(hooks ...Hook) {
+	c.hooks.AuthorizationCode = append(c.hooks.AuthorizationCode, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `authorizationcode.Intercept(f(g(h())))`.
+func (c *AuthorizationCodeClient) Intercept(interceptors ...Interceptor) {
+	c.inters.AuthorizationCode = append(c.inters.AuthorizationCode, interceptors...)
+}
+
+// Create returns a builder for creating a AuthorizationCode entity.
+func (c *AuthorizationCodeClient) Create() *AuthorizationCodeCreate {
+	mutation := newAuthorizationCodeMutation(c.config, OpCreate)
+	return &AuthorizationCodeCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of AuthorizationCode entities.
+func (c *AuthorizationCodeClient) CreateBulk(builders ...*AuthorizationCodeCreate) *AuthorizationCodeCreateBulk {
+	return &AuthorizationCodeCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *AuthorizationCodeClient) MapCreateBulk(slice any, setFunc func(*AuthorizationCodeCreate, int)) *AuthorizationCodeCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &AuthorizationCodeCreateBulk{err: fmt.Errorf("calling to AuthorizationCodeClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*AuthorizationCodeCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &AuthorizationCodeCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for AuthorizationCode.
+func (c *AuthorizationCodeClient) Update() *AuthorizationCodeUpdate {
+	mutation := newAuthorizationCodeMutation(c.config, OpUpdate)
+	return &AuthorizationCodeUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *AuthorizationCodeClient) UpdateOne(_m *AuthorizationCode) *AuthorizationCodeUpdateOne {
+	mutation := newAuthorizationCodeMutation(c.config, OpUpdateOne, withAuthorizationCode(_m))
+	return &AuthorizationCodeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *AuthorizationCodeClient) UpdateOneID(id string) *AuthorizationCodeUpdateOne {
+	mutation := newAuthorizationCodeMutation(c.config, OpUpdateOne, withAuthorizationCodeID(id))
+	return &AuthorizationCodeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for AuthorizationCode.
+func (c *AuthorizationCodeClient) Delete() *AuthorizationCodeDelete {
+	mutation := newAuthorizationCodeMutation(c.config, OpDelete)
+	return &AuthorizationCodeDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *AuthorizationCodeClient) DeleteOne(_m *AuthorizationCode) *AuthorizationCodeDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *AuthorizationCodeClient) DeleteOneID(id string) *AuthorizationCodeDeleteOne {
+	builder := c.Delete().Where(authorizationcode.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &AuthorizationCodeDeleteOne{builder}
+}
+
+// Query returns a query builder for AuthorizationCode.
+func (c *AuthorizationCodeClient) Query() *AuthorizationCodeQuery {
+	return &AuthorizationCodeQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeAuthorizationCode},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a AuthorizationCode entity by its id.
+func (c *AuthorizationCodeClient) Get(ctx context.Context, id string) (*AuthorizationCode, error) {
+	return c.Query().Where(authorizationcode.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *AuthorizationCodeClient) GetX(ctx context.Context, id string) *AuthorizationCode {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *AuthorizationCodeClient) Hooks() []Hook {
+	return c.hooks.AuthorizationCode
+}
+
+// Interceptors returns the client interceptors.
+func (c *AuthorizationCodeClient) Interceptors() []Interceptor {
+	return c.inters.AuthorizationCode
+}
+
+func (c *AuthorizationCodeClient) mutate(ctx context.Context, m *AuthorizationCodeMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&AuthorizationCodeCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&AuthorizationCodeUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&AuthorizationCodeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&AuthorizationCodeDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown AuthorizationCode mutation op: %q", m.Op())
+	}
+}
+
 // BackendClient is a client for the Backend schema.
 type BackendClient struct {
 	config
@@ -1378,6 +1712,139 @@ func (c *DeliveryClient) mutate(ctx context.Context, m *DeliveryMutation) (Value
 	}
 }
 
+// DeviceAuthorizationClient is a client for the DeviceAuthorization schema.
+type DeviceAuthorizationClient struct {
+	config
+}
+
+// NewDeviceAuthorizationClient returns a client for the DeviceAuthorization from the given config.
+func NewDeviceAuthorizationClient(c config) *DeviceAuthorizationClient {
+	return &DeviceAuthorizationClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `deviceauthorization.Hooks(f(g(h())))`.
+func (c *DeviceAuthorizationClient) Use(hooks ...Hook) {
+	c.hooks.DeviceAuthorization = append(c.hooks.DeviceAuthorization, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `deviceauthorization.Intercept(f(g(h())))`.
+func (c *DeviceAuthorizationClient) Intercept(interceptors ...Interceptor) {
+	c.inters.DeviceAuthorization = append(c.inters.DeviceAuthorization, interceptors...)
+}
+
+// Create returns a builder for creating a DeviceAuthorization entity.
+func (c *DeviceAuthorizationClient) Create() *DeviceAuthorizationCreate {
+	mutation := newDeviceAuthorizationMutation(c.config, OpCreate)
+	return &DeviceAuthorizationCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of DeviceAuthorization entities.
+func (c *DeviceAuthorizationClient) CreateBulk(builders ...*DeviceAuthorizationCreate) *DeviceAuthorizationCreateBulk {
+	return &DeviceAuthorizationCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *DeviceAuthorizationClient) MapCreateBulk(slice any, setFunc func(*DeviceAuthorizationCreate, int)) *DeviceAuthorizationCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &DeviceAuthorizationCreateBulk{err: fmt.Errorf("calling to DeviceAuthorizationClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*DeviceAuthorizationCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &DeviceAuthorizationCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for DeviceAuthorization.
+func (c *DeviceAuthorizationClient) Update() *DeviceAuthorizationUpdate {
+	mutation := newDeviceAuthorizationMutation(c.config, OpUpdate)
+	return &DeviceAuthorizationUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *DeviceAuthorizationClient) UpdateOne(_m *DeviceAuthorization) *DeviceAuthorizationUpdateOne {
+	mutation := newDeviceAuthorizationMutation(c.config, OpUpdateOne, withDeviceAuthorization(_m))
+	return &DeviceAuthorizationUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *DeviceAuthorizationClient) UpdateOneID(id string) *DeviceAuthorizationUpdateOne {
+	mutation := newDeviceAuthorizationMutation(c.config, OpUpdateOne, withDeviceAuthorizationID(id))
+	return &DeviceAuthorizationUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for DeviceAuthorization.
+func (c *DeviceAuthorizationClient) Delete() *DeviceAuthorizationDelete {
+	mutation := newDeviceAuthorizationMutation(c.config, OpDelete)
+	return &DeviceAuthorizationDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *DeviceAuthorizationClient) DeleteOne(_m *DeviceAuthorization) *DeviceAuthorizationDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *DeviceAuthorizationClient) DeleteOneID(id string) *DeviceAuthorizationDeleteOne {
+	builder := c.Delete().Where(deviceauthorization.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &DeviceAuthorizationDeleteOne{builder}
+}
+
+// Query returns a query builder for DeviceAuthorization.
+func (c *DeviceAuthorizationClient) Query() *DeviceAuthorizationQuery {
+	return &DeviceAuthorizationQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeDeviceAuthorization},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a DeviceAuthorization entity by its id.
+func (c *DeviceAuthorizationClient) Get(ctx context.Context, id string) (*DeviceAuthorization, error) {
+	return c.Query().Where(deviceauthorization.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *DeviceAuthorizationClient) GetX(ctx context.Context, id string) *DeviceAuthorization {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *DeviceAuthorizationClient) Hooks() []Hook {
+	return c.hooks.DeviceAuthorization
+}
+
+// Interceptors returns the client interceptors.
+func (c *DeviceAuthorizationClient) Interceptors() []Interceptor {
+	return c.inters.DeviceAuthorization
+}
+
+func (c *DeviceAuthorizationClient) mutate(ctx context.Context, m *DeviceAuthorizationMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&DeviceAuthorizationCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&DeviceAuthorizationUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&DeviceAuthorizationUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&DeviceAuthorizationDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown DeviceAuthorization mutation op: %q", m.Op())
+	}
+}
+
 // DomainClient is a client for the Domain schema.
 type DomainClient struct {
 	config
@@ -1644,6 +2111,139 @@ func (c *EventClient) mutate(ctx context.Context, m *EventMutation) (Value, erro
 	}
 }
 
+// GrantClient is a client for the Grant schema.
+type GrantClient struct {
+	config
+}
+
+// NewGrantClient returns a client for the Grant from the given config.
+func NewGrantClient(c config) *GrantClient {
+	return &GrantClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `grant.Hooks(f(g(h())))`.
+func (c *GrantClient) Use(hooks ...Hook) {
+	c.hooks.Grant = append(c.hooks.Grant, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `grant.Intercept(f(g(h())))`.
+func (c *GrantClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Grant = append(c.inters.Grant, interceptors...)
+}
+
+// Create returns a builder for creating a Grant entity.
+func (c *GrantClient) Create() *GrantCreate {
+	mutation := newGrantMutation(c.config, OpCreate)
+	return &GrantCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Grant entities.
+func (c *GrantClient) CreateBulk(builders ...*GrantCreate) *GrantCreateBulk {
+	return &GrantCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *GrantClient) MapCreateBulk(slice any, setFunc func(*GrantCreate, int)) *GrantCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &GrantCreateBulk{err: fmt.Errorf("calling to GrantClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*GrantCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &GrantCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Grant.
+func (c *GrantClient) Update() *GrantUpdate {
+	mutation := newGrantMutation(c.config, OpUpdate)
+	return &GrantUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *GrantClient) UpdateOne(_m *Grant) *GrantUpdateOne {
+	mutation := newGrantMutation(c.config, OpUpdateOne, withGrant(_m))
+	return &GrantUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *GrantClient) UpdateOneID(id string) *GrantUpdateOne {
+	mutation := newGrantMutation(c.config, OpUpdateOne, withGrantID(id))
+	return &GrantUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Grant.
+func (c *GrantClient) Delete() *GrantDelete {
+	mutation := newGrantMutation(c.config, OpDelete)
+	return &GrantDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *GrantClient) DeleteOne(_m *Grant) *GrantDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *GrantClient) DeleteOneID(id string) *GrantDeleteOne {
+	builder := c.Delete().Where(grant.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &GrantDeleteOne{builder}
+}
+
+// Query returns a query builder for Grant.
+func (c *GrantClient) Query() *GrantQuery {
+	return &GrantQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeGrant},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Grant entity by its id.
+func (c *GrantClient) Get(ctx context.Context, id string) (*Grant, error) {
+	return c.Query().Where(grant.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *GrantClient) GetX(ctx context.Context, id string) *Grant {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *GrantClient) Hooks() []Hook {
+	return c.hooks.Grant
+}
+
+// Interceptors returns the client interceptors.
+func (c *GrantClient) Interceptors() []Interceptor {
+	return c.inters.Grant
+}
+
+func (c *GrantClient) mutate(ctx context.Context, m *GrantMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&GrantCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&GrantUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&GrantUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&GrantDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Grant mutation op: %q", m.Op())
+	}
+}
+
 // OperatorKeyClient is a client for the OperatorKey schema.
 type OperatorKeyClient struct {
 	config
@@ -1774,6 +2374,139 @@ func (c *OperatorKeyClient) mutate(ctx context.Context, m *OperatorKeyMutation) 
 		return (&OperatorKeyDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown OperatorKey mutation op: %q", m.Op())
+	}
+}
+
+// PageDesignClient is a client for the PageDesign schema.
+type PageDesignClient struct {
+	config
+}
+
+// NewPageDesignClient returns a client for the PageDesign from the given config.
+func NewPageDesignClient(c config) *PageDesignClient {
+	return &PageDesignClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `pagedesign.Hooks(f(g(h())))`.
+func (c *PageDesignClient) Use(hooks ...Hook) {
+	c.hooks.PageDesign = append(c.hooks.PageDesign, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `pagedesign.Intercept(f(g(h())))`.
+func (c *PageDesignClient) Intercept(interceptors ...Interceptor) {
+	c.inters.PageDesign = append(c.inters.PageDesign, interceptors...)
+}
+
+// Create returns a builder for creating a PageDesign entity.
+func (c *PageDesignClient) Create() *PageDesignCreate {
+	mutation := newPageDesignMutation(c.config, OpCreate)
+	return &PageDesignCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of PageDesign entities.
+func (c *PageDesignClient) CreateBulk(builders ...*PageDesignCreate) *PageDesignCreateBulk {
+	return &PageDesignCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PageDesignClient) MapCreateBulk(slice any, setFunc func(*PageDesignCreate, int)) *PageDesignCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PageDesignCreateBulk{err: fmt.Errorf("calling to PageDesignClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PageDesignCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PageDesignCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for PageDesign.
+func (c *PageDesignClient) Update() *PageDesignUpdate {
+	mutation := newPageDesignMutation(c.config, OpUpdate)
+	return &PageDesignUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PageDesignClient) UpdateOne(_m *PageDesign) *PageDesignUpdateOne {
+	mutation := newPageDesignMutation(c.config, OpUpdateOne, withPageDesign(_m))
+	return &PageDesignUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PageDesignClient) UpdateOneID(id string) *PageDesignUpdateOne {
+	mutation := newPageDesignMutation(c.config, OpUpdateOne, withPageDesignID(id))
+	return &PageDesignUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for PageDesign.
+func (c *PageDesignClient) Delete() *PageDesignDelete {
+	mutation := newPageDesignMutation(c.config, OpDelete)
+	return &PageDesignDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PageDesignClient) DeleteOne(_m *PageDesign) *PageDesignDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PageDesignClient) DeleteOneID(id string) *PageDesignDeleteOne {
+	builder := c.Delete().Where(pagedesign.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PageDesignDeleteOne{builder}
+}
+
+// Query returns a query builder for PageDesign.
+func (c *PageDesignClient) Query() *PageDesignQuery {
+	return &PageDesignQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePageDesign},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a PageDesign entity by its id.
+func (c *PageDesignClient) Get(ctx context.Context, id string) (*PageDesign, error) {
+	return c.Query().Where(pagedesign.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PageDesignClient) GetX(ctx context.Context, id string) *PageDesign {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *PageDesignClient) Hooks() []Hook {
+	return c.hooks.PageDesign
+}
+
+// Interceptors returns the client interceptors.
+func (c *PageDesignClient) Interceptors() []Interceptor {
+	return c.inters.PageDesign
+}
+
+func (c *PageDesignClient) mutate(ctx context.Context, m *PageDesignMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PageDesignCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PageDesignUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PageDesignUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PageDesignDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown PageDesign mutation op: %q", m.Op())
 	}
 }
 
@@ -2043,6 +2776,405 @@ func (c *SessionTokenClient) mutate(ctx context.Context, m *SessionTokenMutation
 	}
 }
 
+// SignInClient is a client for the SignIn schema.
+type SignInClient struct {
+	config
+}
+
+// NewSignInClient returns a client for the SignIn from the given config.
+func NewSignInClient(c config) *SignInClient {
+	return &SignInClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `signin.Hooks(f(g(h())))`.
+func (c *SignInClient) Use(hooks ...Hook) {
+	c.hooks.SignIn = append(c.hooks.SignIn, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `signin.Intercept(f(g(h())))`.
+func (c *SignInClient) Intercept(interceptors ...Interceptor) {
+	c.inters.SignIn = append(c.inters.SignIn, interceptors...)
+}
+
+// Create returns a builder for creating a SignIn entity.
+func (c *SignInClient) Create() *SignInCreate {
+	mutation := newSignInMutation(c.config, OpCreate)
+	return &SignInCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of SignIn entities.
+func (c *SignInClient) CreateBulk(builders ...*SignInCreate) *SignInCreateBulk {
+	return &SignInCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *SignInClient) MapCreateBulk(slice any, setFunc func(*SignInCreate, int)) *SignInCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &SignInCreateBulk{err: fmt.Errorf("calling to SignInClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*SignInCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &SignInCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for SignIn.
+func (c *SignInClient) Update() *SignInUpdate {
+	mutation := newSignInMutation(c.config, OpUpdate)
+	return &SignInUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *SignInClient) UpdateOne(_m *SignIn) *SignInUpdateOne {
+	mutation := newSignInMutation(c.config, OpUpdateOne, withSignIn(_m))
+	return &SignInUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *SignInClient) UpdateOneID(id string) *SignInUpdateOne {
+	mutation := newSignInMutation(c.config, OpUpdateOne, withSignInID(id))
+	return &SignInUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for SignIn.
+func (c *SignInClient) Delete() *SignInDelete {
+	mutation := newSignInMutation(c.config, OpDelete)
+	return &SignInDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *SignInClient) DeleteOne(_m *SignIn) *SignInDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *SignInClient) DeleteOneID(id string) *SignInDeleteOne {
+	builder := c.Delete().Where(signin.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &SignInDeleteOne{builder}
+}
+
+// Query returns a query builder for SignIn.
+func (c *SignInClient) Query() *SignInQuery {
+	return &SignInQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeSignIn},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a SignIn entity by its id.
+func (c *SignInClient) Get(ctx context.Context, id string) (*SignIn, error) {
+	return c.Query().Where(signin.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *SignInClient) GetX(ctx context.Context, id string) *SignIn {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *SignInClient) Hooks() []Hook {
+	return c.hooks.SignIn
+}
+
+// Interceptors returns the client interceptors.
+func (c *SignInClient) Interceptors() []Interceptor {
+	return c.inters.SignIn
+}
+
+func (c *SignInClient) mutate(ctx context.Context, m *SignInMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&SignInCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&SignInUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&SignInUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&SignInDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown SignIn mutation op: %q", m.Op())
+	}
+}
+
+// SignInAttemptClient is a client for the SignInAttempt schema.
+type SignInAttemptClient struct {
+	config
+}
+
+// NewSignInAttemptClient returns a client for the SignInAttempt from the given config.
+func NewSignInAttemptClient(c config) *SignInAttemptClient {
+	return &SignInAttemptClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `signinattempt.Hooks(f(g(h())))`.
+func (c *SignInAttemptClient) Use(hooks ...Hook) {
+	c.hooks.SignInAttempt = append(c.hooks.SignInAttempt, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `signinattempt.Intercept(f(g(h())))`.
+func (c *SignInAttemptClient) Intercept(interceptors ...Interceptor) {
+	c.inters.SignInAttempt = append(c.inters.SignInAttempt, interceptors...)
+}
+
+// Create returns a builder for creating a SignInAttempt entity.
+func (c *SignInAttemptClient) Create() *SignInAttemptCreate {
+	mutation := newSignInAttemptMutation(c.config, OpCreate)
+	return &SignInAttemptCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of SignInAttempt entities.
+func (c *SignInAttemptClient) CreateBulk(builders ...*SignInAttemptCreate) *SignInAttemptCreateBulk {
+	return &SignInAttemptCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *SignInAttemptClient) MapCreateBulk(slice any, setFunc func(*SignInAttemptCreate, int)) *SignInAttemptCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &SignInAttemptCreateBulk{err: fmt.Errorf("calling to SignInAttemptClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*SignInAttemptCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &SignInAttemptCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for SignInAttempt.
+func (c *SignInAttemptClient) Update() *SignInAttemptUpdate {
+	mutation := newSignInAttemptMutation(c.config, OpUpdate)
+	return &SignInAttemptUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *SignInAttemptClient) UpdateOne(_m *SignInAttempt) *SignInAttemptUpdateOne {
+	mutation := newSignInAttemptMutation(c.config, OpUpdateOne, withSignInAttempt(_m))
+	return &SignInAttemptUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *SignInAttemptClient) UpdateOneID(id string) *SignInAttemptUpdateOne {
+	mutation := newSignInAttemptMutation(c.config, OpUpdateOne, withSignInAttemptID(id))
+	return &SignInAttemptUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for SignInAttempt.
+func (c *SignInAttemptClient) Delete() *SignInAttemptDelete {
+	mutation := newSignInAttemptMutation(c.config, OpDelete)
+	return &SignInAttemptDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *SignInAttemptClient) DeleteOne(_m *SignInAttempt) *SignInAttemptDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *SignInAttemptClient) DeleteOneID(id string) *SignInAttemptDeleteOne {
+	builder := c.Delete().Where(signinattempt.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &SignInAttemptDeleteOne{builder}
+}
+
+// Query returns a query builder for SignInAttempt.
+func (c *SignInAttemptClient) Query() *SignInAttemptQuery {
+	return &SignInAttemptQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeSignInAttempt},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a SignInAttempt entity by its id.
+func (c *SignInAttemptClient) Get(ctx context.Context, id string) (*SignInAttempt, error) {
+	return c.Query().Where(signinattempt.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *SignInAttemptClient) GetX(ctx context.Context, id string) *SignInAttempt {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *SignInAttemptClient) Hooks() []Hook {
+	return c.hooks.SignInAttempt
+}
+
+// Interceptors returns the client interceptors.
+func (c *SignInAttemptClient) Interceptors() []Interceptor {
+	return c.inters.SignInAttempt
+}
+
+func (c *SignInAttemptClient) mutate(ctx context.Context, m *SignInAttemptMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&SignInAttemptCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&SignInAttemptUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&SignInAttemptUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&SignInAttemptDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown SignInAttempt mutation op: %q", m.Op())
+	}
+}
+
+// SignInConnectionClient is a client for the SignInConnection schema.
+type SignInConnectionClient struct {
+	config
+}
+
+// NewSignInConnectionClient returns a client for the SignInConnection from the given config.
+func NewSignInConnectionClient(c config) *SignInConnectionClient {
+	return &SignInConnectionClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `signinconnection.Hooks(f(g(h())))`.
+func (c *SignInConnectionClient) Use(hooks ...Hook) {
+	c.hooks.SignInConnection = append(c.hooks.SignInConnection, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `signinconnection.Intercept(f(g(h())))`.
+func (c *SignInConnectionClient) Intercept(interceptors ...Interceptor) {
+	c.inters.SignInConnection = append(c.inters.SignInConnection, interceptors...)
+}
+
+// Create returns a builder for creating a SignInConnection entity.
+func (c *SignInConnectionClient) Create() *SignInConnectionCreate {
+	mutation := newSignInConnectionMutation(c.config, OpCreate)
+	return &SignInConnectionCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of SignInConnection entities.
+func (c *SignInConnectionClient) CreateBulk(builders ...*SignInConnectionCreate) *SignInConnectionCreateBulk {
+	return &SignInConnectionCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *SignInConnectionClient) MapCreateBulk(slice any, setFunc func(*SignInConnectionCreate, int)) *SignInConnectionCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &SignInConnectionCreateBulk{err: fmt.Errorf("calling to SignInConnectionClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*SignInConnectionCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &SignInConnectionCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for SignInConnection.
+func (c *SignInConnectionClient) Update() *SignInConnectionUpdate {
+	mutation := newSignInConnectionMutation(c.config, OpUpdate)
+	return &SignInConnectionUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *SignInConnectionClient) UpdateOne(_m *SignInConnection) *SignInConnectionUpdateOne {
+	mutation := newSignInConnectionMutation(c.config, OpUpdateOne, withSignInConnection(_m))
+	return &SignInConnectionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *SignInConnectionClient) UpdateOneID(id string) *SignInConnectionUpdateOne {
+	mutation := newSignInConnectionMutation(c.config, OpUpdateOne, withSignInConnectionID(id))
+	return &SignInConnectionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for SignInConnection.
+func (c *SignInConnectionClient) Delete() *SignInConnectionDelete {
+	mutation := newSignInConnectionMutation(c.config, OpDelete)
+	return &SignInConnectionDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *SignInConnectionClient) DeleteOne(_m *SignInConnection) *SignInConnectionDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *SignInConnectionClient) DeleteOneID(id string) *SignInConnectionDeleteOne {
+	builder := c.Delete().Where(signinconnection.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &SignInConnectionDeleteOne{builder}
+}
+
+// Query returns a query builder for SignInConnection.
+func (c *SignInConnectionClient) Query() *SignInConnectionQuery {
+	return &SignInConnectionQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeSignInConnection},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a SignInConnection entity by its id.
+func (c *SignInConnectionClient) Get(ctx context.Context, id string) (*SignInConnection, error) {
+	return c.Query().Where(signinconnection.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *SignInConnectionClient) GetX(ctx context.Context, id string) *SignInConnection {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *SignInConnectionClient) Hooks() []Hook {
+	return c.hooks.SignInConnection
+}
+
+// Interceptors returns the client interceptors.
+func (c *SignInConnectionClient) Interceptors() []Interceptor {
+	return c.inters.SignInConnection
+}
+
+func (c *SignInConnectionClient) mutate(ctx context.Context, m *SignInConnectionMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&SignInConnectionCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&SignInConnectionUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&SignInConnectionUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&SignInConnectionDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown SignInConnection mutation op: %q", m.Op())
+	}
+}
+
 // WebhookSecretClient is a client for the WebhookSecret schema.
 type WebhookSecretClient struct {
 	config
@@ -2179,13 +3311,16 @@ func (c *WebhookSecretClient) mutate(ctx context.Context, m *WebhookSecretMutati
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		Admission, AdmissionRule, AnsweredRequest, ApiKey, Backend, Company,
-		Conversation, Delivery, Domain, Event, OperatorKey, Session, SessionToken,
-		WebhookSecret []ent.Hook
+		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey,
+		AuthorizationCode, Backend, Company, Conversation, Delivery,
+		DeviceAuthorization, Domain, Event, Grant, OperatorKey, PageDesign, Session,
+		SessionToken, SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Hook
 	}
 	inters struct {
-		Admission, AdmissionRule, AnsweredRequest, ApiKey, Backend, Company,
-		Conversation, Delivery, Domain, Event, OperatorKey, Session, SessionToken,
+		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey,
+		AuthorizationCode, Backend, Company, Conversation, Delivery,
+		DeviceAuthorization, Domain, Event, Grant, OperatorKey, PageDesign, Session,
+		SessionToken, SignIn, SignInAttempt, SignInConnection,
 		WebhookSecret []ent.Interceptor
 	}
 )

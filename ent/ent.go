@@ -12,19 +12,27 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
+	"github.com/poppyfield/poppyfield/ent/accounttoken"
 	"github.com/poppyfield/poppyfield/ent/admission"
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
 	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
 	"github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
+	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/ent/signin"
+	"github.com/poppyfield/poppyfield/ent/signinattempt"
+	"github.com/poppyfield/poppyfield/ent/signinconnection"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -86,20 +94,28 @@ var (
 func checkColumn(t, c string) error {
 	initCheck.Do(func() {
 		columnCheck = sql.NewColumnCheck(map[string]func(string) bool{
-			admission.Table:       admission.ValidColumn,
-			admissionrule.Table:   admissionrule.ValidColumn,
-			answeredrequest.Table: answeredrequest.ValidColumn,
-			apikey.Table:          apikey.ValidColumn,
-			backend.Table:         backend.ValidColumn,
-			company.Table:         company.ValidColumn,
-			conversation.Table:    conversation.ValidColumn,
-			delivery.Table:        delivery.ValidColumn,
-			domain.Table:          domain.ValidColumn,
-			event.Table:           event.ValidColumn,
-			operatorkey.Table:     operatorkey.ValidColumn,
-			session.Table:         session.ValidColumn,
-			sessiontoken.Table:    sessiontoken.ValidColumn,
-			webhooksecret.Table:   webhooksecret.ValidColumn,
+			accounttoken.Table:        accounttoken.ValidColumn,
+			admission.Table:           admission.ValidColumn,
+			admissionrule.Table:       admissionrule.ValidColumn,
+			answeredrequest.Table:     answeredrequest.ValidColumn,
+			apikey.Table:              apikey.ValidColumn,
+			authorizationcode.Table:   authorizationcode.ValidColumn,
+			backend.Table:             backend.ValidColumn,
+			company.Table:             company.ValidColumn,
+			conversation.Table:        conversation.ValidColumn,
+			delivery.Table:            delivery.ValidColumn,
+			deviceauthorization.Table: deviceauthorization.ValidColumn,
+			domain.Table:              domain.ValidColumn,
+			event.Table:               event.ValidColumn,
+			grant.Table:               grant.ValidColumn,
+			operatorkey.Table:         operatorkey.ValidColumn,
+			pagedesign.Table:          pagedesign.ValidColumn,
+			session.Table:             session.ValidColumn,
+			sessiontoken.Table:        sessiontoken.ValidColumn,
+			signin.Table:              signin.ValidColumn,
+			signinattempt.Table:       signinattempt.ValidColumn,
+			signinconnection.Table:    signinconnection.ValidColumn,
+			webhooksecret.Table:       webhooksecret.ValidColumn,
 		})
 	})
 	return columnCheck(t, c)

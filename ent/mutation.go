@@ -12,20 +12,28 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
+	"github.com/poppyfield/poppyfield/ent/accounttoken"
 	"github.com/poppyfield/poppyfield/ent/admission"
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
 	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
 	"github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
+	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/ent/signin"
+	"github.com/poppyfield/poppyfield/ent/signinattempt"
+	"github.com/poppyfield/poppyfield/ent/signinconnection"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -38,21 +46,545 @@ const (
 	OpUpdateOne = ent.OpUpdateOne
 
 	// Node types.
-	TypeAdmission       = "Admission"
-	TypeAdmissionRule   = "AdmissionRule"
-	TypeAnsweredRequest = "AnsweredRequest"
-	TypeApiKey          = "ApiKey"
-	TypeBackend         = "Backend"
-	TypeCompany         = "Company"
-	TypeConversation    = "Conversation"
-	TypeDelivery        = "Delivery"
-	TypeDomain          = "Domain"
-	TypeEvent           = "Event"
-	TypeOperatorKey     = "OperatorKey"
-	TypeSession         = "Session"
-	TypeSessionToken    = "SessionToken"
-	TypeWebhookSecret   = "WebhookSecret"
+	TypeAccountToken        = "AccountToken"
+	TypeAdmission           = "Admission"
+	TypeAdmissionRule       = "AdmissionRule"
+	TypeAnsweredRequest     = "AnsweredRequest"
+	TypeApiKey              = "ApiKey"
+	TypeAuthorizationCode   = "AuthorizationCode"
+	TypeBackend             = "Backend"
+	TypeCompany             = "Company"
+	TypeConversation        = "Conversation"
+	TypeDelivery            = "Delivery"
+	TypeDeviceAuthorization = "DeviceAuthorization"
+	TypeDomain              = "Domain"
+	TypeEvent               = "Event"
+	TypeGrant               = "Grant"
+	TypeOperatorKey         = "OperatorKey"
+	TypePageDesign          = "PageDesign"
+	TypeSession             = "Session"
+	TypeSessionToken        = "SessionToken"
+	TypeSignIn              = "SignIn"
+	TypeSignInAttempt       = "SignInAttempt"
+	TypeSignInConnection    = "SignInConnection"
+	TypeWebhookSecret       = "WebhookSecret"
 )
+
+// AccountTokenMutation represents an operation that mutates the AccountToken nodes in the graph.
+type AccountTokenMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	company_id    *string
+	grant_id      *string
+	created_at    *time.Time
+	replaced_at   *time.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*AccountToken, error)
+	predicates    []predicate.AccountToken
+}
+
+var _ ent.Mutation = (*AccountTokenMutation)(nil)
+
+// accounttokenOption allows management of the mutation configuration using functional options.
+type accounttokenOption func(*AccountTokenMutation)
+
+// newAccountTokenMutation creates new mutation for the AccountToken entity.
+func newAccountTokenMutation(c config, op Op, opts ...accounttokenOption) *AccountTokenMutation {
+	m := &AccountTokenMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeAccountToken,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withAccountTokenID sets the ID field of the mutation.
+func withAccountTokenID(id string) accounttokenOption {
+	return func(m *AccountTokenMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *AccountToken
+		)
+		m.oldValue = func(ctx context.Context) (*AccountToken, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().AccountToken.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withAccountToken sets the old AccountToken of the mutation.
+func withAccountToken(node *AccountToken) accounttokenOption {
+	return func(m *AccountTokenMutation) {
+		m.oldValue = func(context.Context) (*AccountToken, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m AccountTokenMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m AccountTokenMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of AccountToken entities.
+func (m *AccountTokenMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *AccountTokenMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *AccountTokenMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().AccountToken.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *AccountTokenMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *AccountTokenMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the AccountToken entity.
+// If the AccountToken object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AccountTokenMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *AccountTokenMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetGrantID sets the "grant_id" field.
+func (m *AccountTokenMutation) SetGrantID(s string) {
+	m.grant_id = &s
+}
+
+// GrantID returns the value of the "grant_id" field in the mutation.
+func (m *AccountTokenMutation) GrantID() (r string, exists bool) {
+	v := m.grant_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldGrantID returns the old "grant_id" field's value of the AccountToken entity.
+// If the AccountToken object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AccountTokenMutation) OldGrantID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldGrantID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldGrantID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldGrantID: %w", err)
+	}
+	return oldValue.GrantID, nil
+}
+
+// ResetGrantID resets all changes to the "grant_id" field.
+func (m *AccountTokenMutation) ResetGrantID() {
+	m.grant_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *AccountTokenMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *AccountTokenMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the AccountToken entity.
+// If the AccountToken object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AccountTokenMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *AccountTokenMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetReplacedAt sets the "replaced_at" field.
+func (m *AccountTokenMutation) SetReplacedAt(t time.Time) {
+	m.replaced_at = &t
+}
+
+// ReplacedAt returns the value of the "replaced_at" field in the mutation.
+func (m *AccountTokenMutation) ReplacedAt() (r time.Time, exists bool) {
+	v := m.replaced_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReplacedAt returns the old "replaced_at" field's value of the AccountToken entity.
+// If the AccountToken object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AccountTokenMutation) OldReplacedAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReplacedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReplacedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReplacedAt: %w", err)
+	}
+	return oldValue.ReplacedAt, nil
+}
+
+// ClearReplacedAt clears the value of the "replaced_at" field.
+func (m *AccountTokenMutation) ClearReplacedAt() {
+	m.replaced_at = nil
+	m.clearedFields[accounttoken.FieldReplacedAt] = struct{}{}
+}
+
+// ReplacedAtCleared returns if the "replaced_at" field was cleared in this mutation.
+func (m *AccountTokenMutation) ReplacedAtCleared() bool {
+	_, ok := m.clearedFields[accounttoken.FieldReplacedAt]
+	return ok
+}
+
+// ResetReplacedAt resets all changes to the "replaced_at" field.
+func (m *AccountTokenMutation) ResetReplacedAt() {
+	m.replaced_at = nil
+	delete(m.clearedFields, accounttoken.FieldReplacedAt)
+}
+
+// Where appends a list predicates to the AccountTokenMutation builder.
+func (m *AccountTokenMutation) Where(ps ...predicate.AccountToken) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the AccountTokenMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *AccountTokenMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.AccountToken, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *AccountTokenMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *AccountTokenMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (AccountToken).
+func (m *AccountTokenMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *AccountTokenMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.company_id != nil {
+		fields = append(fields, accounttoken.FieldCompanyID)
+	}
+	if m.grant_id != nil {
+		fields = append(fields, accounttoken.FieldGrantID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, accounttoken.FieldCreatedAt)
+	}
+	if m.replaced_at != nil {
+		fields = append(fields, accounttoken.FieldReplacedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *AccountTokenMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case accounttoken.FieldCompanyID:
+		return m.CompanyID()
+	case accounttoken.FieldGrantID:
+		return m.GrantID()
+	case accounttoken.FieldCreatedAt:
+		return m.CreatedAt()
+	case accounttoken.FieldReplacedAt:
+		return m.ReplacedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *AccountTokenMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case accounttoken.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case accounttoken.FieldGrantID:
+		return m.OldGrantID(ctx)
+	case accounttoken.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case accounttoken.FieldReplacedAt:
+		return m.OldReplacedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown AccountToken field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *AccountTokenMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case accounttoken.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case accounttoken.FieldGrantID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetGrantID(v)
+		return nil
+	case accounttoken.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case accounttoken.FieldReplacedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReplacedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown AccountToken field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *AccountTokenMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *AccountTokenMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *AccountTokenMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown AccountToken numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *AccountTokenMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(accounttoken.FieldReplacedAt) {
+		fields = append(fields, accounttoken.FieldReplacedAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *AccountTokenMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *AccountTokenMutation) ClearField(name string) error {
+	switch name {
+	case accounttoken.FieldReplacedAt:
+		m.ClearReplacedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown AccountToken nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *AccountTokenMutation) ResetField(name string) error {
+	switch name {
+	case accounttoken.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case accounttoken.FieldGrantID:
+		m.ResetGrantID()
+		return nil
+	case accounttoken.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case accounttoken.FieldReplacedAt:
+		m.ResetReplacedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown AccountToken field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *AccountTokenMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *AccountTokenMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *AccountTokenMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *AccountTokenMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *AccountTokenMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *AccountTokenMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *AccountTokenMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown AccountToken unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *AccountTokenMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown AccountToken edge %s", name)
+}
 
 // AdmissionMutation represents an operation that mutates the Admission nodes in the graph.
 type AdmissionMutation struct {
@@ -2724,6 +3256,954 @@ func (m *ApiKeyMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *ApiKeyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown ApiKey edge %s", name)
+}
+
+// AuthorizationCodeMutation represents an operation that mutates the AuthorizationCode nodes in the graph.
+type AuthorizationCodeMutation struct {
+	config
+	op             Op
+	typ            string
+	id             *string
+	company_id     *string
+	client_id      *string
+	agent_name     *string
+	redirect_uri   *string
+	code_challenge *string
+	scope          *string
+	account        *string
+	account_label  *string
+	created_at     *time.Time
+	expires_at     *time.Time
+	consumed_at    *time.Time
+	grant_id       *string
+	clearedFields  map[string]struct{}
+	done           bool
+	oldValue       func(context.Context) (*AuthorizationCode, error)
+	predicates     []predicate.AuthorizationCode
+}
+
+var _ ent.Mutation = (*AuthorizationCodeMutation)(nil)
+
+// authorizationcodeOption allows management of the mutation configuration using functional options.
+type authorizationcodeOption func(*AuthorizationCodeMutation)
+
+// newAuthorizationCodeMutation creates new mutation for the AuthorizationCode entity.
+func newAuthorizationCodeMutation(c config, op Op, opts ...authorizationcodeOption) *AuthorizationCodeMutation {
+	m := &AuthorizationCodeMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeAuthorizationCode,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withAuthorizationCodeID sets the ID field of the mutation.
+func withAuthorizationCodeID(id string) authorizationcodeOption {
+	return func(m *AuthorizationCodeMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *AuthorizationCode
+		)
+		m.oldValue = func(ctx context.Context) (*AuthorizationCode, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().AuthorizationCode.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withAuthorizationCode sets the old AuthorizationCode of the mutation.
+func withAuthorizationCode(node *AuthorizationCode) authorizationcodeOption {
+	return func(m *AuthorizationCodeMutation) {
+		m.oldValue = func(context.Context) (*AuthorizationCode, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m AuthorizationCodeMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m AuthorizationCodeMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of AuthorizationCode entities.
+func (m *AuthorizationCodeMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *AuthorizationCodeMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *AuthorizationCodeMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().AuthorizationCode.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *AuthorizationCodeMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *AuthorizationCodeMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *AuthorizationCodeMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetClientID sets the "client_id" field.
+func (m *AuthorizationCodeMutation) SetClientID(s string) {
+	m.client_id = &s
+}
+
+// ClientID returns the value of the "client_id" field in the mutation.
+func (m *AuthorizationCodeMutation) ClientID() (r string, exists bool) {
+	v := m.client_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldClientID returns the old "client_id" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldClientID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldClientID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldClientID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldClientID: %w", err)
+	}
+	return oldValue.ClientID, nil
+}
+
+// ResetClientID resets all changes to the "client_id" field.
+func (m *AuthorizationCodeMutation) ResetClientID() {
+	m.client_id = nil
+}
+
+// SetAgentName sets the "agent_name" field.
+func (m *AuthorizationCodeMutation) SetAgentName(s string) {
+	m.agent_name = &s
+}
+
+// AgentName returns the value of the "agent_name" field in the mutation.
+func (m *AuthorizationCodeMutation) AgentName() (r string, exists bool) {
+	v := m.agent_name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAgentName returns the old "agent_name" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldAgentName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAgentName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAgentName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAgentName: %w", err)
+	}
+	return oldValue.AgentName, nil
+}
+
+// ResetAgentName resets all changes to the "agent_name" field.
+func (m *AuthorizationCodeMutation) ResetAgentName() {
+	m.agent_name = nil
+}
+
+// SetRedirectURI sets the "redirect_uri" field.
+func (m *AuthorizationCodeMutation) SetRedirectURI(s string) {
+	m.redirect_uri = &s
+}
+
+// RedirectURI returns the value of the "redirect_uri" field in the mutation.
+func (m *AuthorizationCodeMutation) RedirectURI() (r string, exists bool) {
+	v := m.redirect_uri
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRedirectURI returns the old "redirect_uri" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldRedirectURI(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRedirectURI is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRedirectURI requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRedirectURI: %w", err)
+	}
+	return oldValue.RedirectURI, nil
+}
+
+// ResetRedirectURI resets all changes to the "redirect_uri" field.
+func (m *AuthorizationCodeMutation) ResetRedirectURI() {
+	m.redirect_uri = nil
+}
+
+// SetCodeChallenge sets the "code_challenge" field.
+func (m *AuthorizationCodeMutation) SetCodeChallenge(s string) {
+	m.code_challenge = &s
+}
+
+// CodeChallenge returns the value of the "code_challenge" field in the mutation.
+func (m *AuthorizationCodeMutation) CodeChallenge() (r string, exists bool) {
+	v := m.code_challenge
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCodeChallenge returns the old "code_challenge" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldCodeChallenge(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCodeChallenge is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCodeChallenge requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCodeChallenge: %w", err)
+	}
+	return oldValue.CodeChallenge, nil
+}
+
+// ResetCodeChallenge resets all changes to the "code_challenge" field.
+func (m *AuthorizationCodeMutation) ResetCodeChallenge() {
+	m.code_challenge = nil
+}
+
+// SetScope sets the "scope" field.
+func (m *AuthorizationCodeMutation) SetScope(s string) {
+	m.scope = &s
+}
+
+// Scope returns the value of the "scope" field in the mutation.
+func (m *AuthorizationCodeMutation) Scope() (r string, exists bool) {
+	v := m.scope
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldScope returns the old "scope" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldScope(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldScope is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldScope requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldScope: %w", err)
+	}
+	return oldValue.Scope, nil
+}
+
+// ResetScope resets all changes to the "scope" field.
+func (m *AuthorizationCodeMutation) ResetScope() {
+	m.scope = nil
+}
+
+// SetAccount sets the "account" field.
+func (m *AuthorizationCodeMutation) SetAccount(s string) {
+	m.account = &s
+}
+
+// Account returns the value of the "account" field in the mutation.
+func (m *AuthorizationCodeMutation) Account() (r string, exists bool) {
+	v := m.account
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccount returns the old "account" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldAccount(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccount: %w", err)
+	}
+	return oldValue.Account, nil
+}
+
+// ResetAccount resets all changes to the "account" field.
+func (m *AuthorizationCodeMutation) ResetAccount() {
+	m.account = nil
+}
+
+// SetAccountLabel sets the "account_label" field.
+func (m *AuthorizationCodeMutation) SetAccountLabel(s string) {
+	m.account_label = &s
+}
+
+// AccountLabel returns the value of the "account_label" field in the mutation.
+func (m *AuthorizationCodeMutation) AccountLabel() (r string, exists bool) {
+	v := m.account_label
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccountLabel returns the old "account_label" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldAccountLabel(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccountLabel is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccountLabel requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccountLabel: %w", err)
+	}
+	return oldValue.AccountLabel, nil
+}
+
+// ResetAccountLabel resets all changes to the "account_label" field.
+func (m *AuthorizationCodeMutation) ResetAccountLabel() {
+	m.account_label = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *AuthorizationCodeMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *AuthorizationCodeMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *AuthorizationCodeMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetExpiresAt sets the "expires_at" field.
+func (m *AuthorizationCodeMutation) SetExpiresAt(t time.Time) {
+	m.expires_at = &t
+}
+
+// ExpiresAt returns the value of the "expires_at" field in the mutation.
+func (m *AuthorizationCodeMutation) ExpiresAt() (r time.Time, exists bool) {
+	v := m.expires_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExpiresAt returns the old "expires_at" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldExpiresAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExpiresAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExpiresAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExpiresAt: %w", err)
+	}
+	return oldValue.ExpiresAt, nil
+}
+
+// ResetExpiresAt resets all changes to the "expires_at" field.
+func (m *AuthorizationCodeMutation) ResetExpiresAt() {
+	m.expires_at = nil
+}
+
+// SetConsumedAt sets the "consumed_at" field.
+func (m *AuthorizationCodeMutation) SetConsumedAt(t time.Time) {
+	m.consumed_at = &t
+}
+
+// ConsumedAt returns the value of the "consumed_at" field in the mutation.
+func (m *AuthorizationCodeMutation) ConsumedAt() (r time.Time, exists bool) {
+	v := m.consumed_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldConsumedAt returns the old "consumed_at" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldConsumedAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldConsumedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldConsumedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldConsumedAt: %w", err)
+	}
+	return oldValue.ConsumedAt, nil
+}
+
+// ClearConsumedAt clears the value of the "consumed_at" field.
+func (m *AuthorizationCodeMutation) ClearConsumedAt() {
+	m.consumed_at = nil
+	m.clearedFields[authorizationcode.FieldConsumedAt] = struct{}{}
+}
+
+// ConsumedAtCleared returns if the "consumed_at" field was cleared in this mutation.
+func (m *AuthorizationCodeMutation) ConsumedAtCleared() bool {
+	_, ok := m.clearedFields[authorizationcode.FieldConsumedAt]
+	return ok
+}
+
+// ResetConsumedAt resets all changes to the "consumed_at" field.
+func (m *AuthorizationCodeMutation) ResetConsumedAt() {
+	m.consumed_at = nil
+	delete(m.clearedFields, authorizationcode.FieldConsumedAt)
+}
+
+// SetGrantID sets the "grant_id" field.
+func (m *AuthorizationCodeMutation) SetGrantID(s string) {
+	m.grant_id = &s
+}
+
+// GrantID returns the value of the "grant_id" field in the mutation.
+func (m *AuthorizationCodeMutation) GrantID() (r string, exists bool) {
+	v := m.grant_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldGrantID returns the old "grant_id" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldGrantID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldGrantID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldGrantID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldGrantID: %w", err)
+	}
+	return oldValue.GrantID, nil
+}
+
+// ResetGrantID resets all changes to the "grant_id" field.
+func (m *AuthorizationCodeMutation) ResetGrantID() {
+	m.grant_id = nil
+}
+
+// Where appends a list predicates to the AuthorizationCodeMutation builder.
+func (m *AuthorizationCodeMutation) Where(ps ...predicate.AuthorizationCode) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the AuthorizationCodeMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *AuthorizationCodeMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.AuthorizationCode, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *AuthorizationCodeMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *AuthorizationCodeMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (AuthorizationCode).
+func (m *AuthorizationCodeMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *AuthorizationCodeMutation) Fields() []string {
+	fields := make([]string, 0, 12)
+	if m.company_id != nil {
+		fields = append(fields, authorizationcode.FieldCompanyID)
+	}
+	if m.client_id != nil {
+		fields = append(fields, authorizationcode.FieldClientID)
+	}
+	if m.agent_name != nil {
+		fields = append(fields, authorizationcode.FieldAgentName)
+	}
+	if m.redirect_uri != nil {
+		fields = append(fields, authorizationcode.FieldRedirectURI)
+	}
+	if m.code_challenge != nil {
+		fields = append(fields, authorizationcode.FieldCodeChallenge)
+	}
+	if m.scope != nil {
+		fields = append(fields, authorizationcode.FieldScope)
+	}
+	if m.account != nil {
+		fields = append(fields, authorizationcode.FieldAccount)
+	}
+	if m.account_label != nil {
+		fields = append(fields, authorizationcode.FieldAccountLabel)
+	}
+	if m.created_at != nil {
+		fields = append(fields, authorizationcode.FieldCreatedAt)
+	}
+	if m.expires_at != nil {
+		fields = append(fields, authorizationcode.FieldExpiresAt)
+	}
+	if m.consumed_at != nil {
+		fields = append(fields, authorizationcode.FieldConsumedAt)
+	}
+	if m.grant_id != nil {
+		fields = append(fields, authorizationcode.FieldGrantID)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *AuthorizationCodeMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case authorizationcode.FieldCompanyID:
+		return m.CompanyID()
+	case authorizationcode.FieldClientID:
+		return m.ClientID()
+	case authorizationcode.FieldAgentName:
+		return m.AgentName()
+	case authorizationcode.FieldRedirectURI:
+		return m.RedirectURI()
+	case authorizationcode.FieldCodeChallenge:
+		return m.CodeChallenge()
+	case authorizationcode.FieldScope:
+		return m.Scope()
+	case authorizationcode.FieldAccount:
+		return m.Account()
+	case authorizationcode.FieldAccountLabel:
+		return m.AccountLabel()
+	case authorizationcode.FieldCreatedAt:
+		return m.CreatedAt()
+	case authorizationcode.FieldExpiresAt:
+		return m.ExpiresAt()
+	case authorizationcode.FieldConsumedAt:
+		return m.ConsumedAt()
+	case authorizationcode.FieldGrantID:
+		return m.GrantID()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *AuthorizationCodeMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case authorizationcode.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case authorizationcode.FieldClientID:
+		return m.OldClientID(ctx)
+	case authorizationcode.FieldAgentName:
+		return m.OldAgentName(ctx)
+	case authorizationcode.FieldRedirectURI:
+		return m.OldRedirectURI(ctx)
+	case authorizationcode.FieldCodeChallenge:
+		return m.OldCodeChallenge(ctx)
+	case authorizationcode.FieldScope:
+		return m.OldScope(ctx)
+	case authorizationcode.FieldAccount:
+		return m.OldAccount(ctx)
+	case authorizationcode.FieldAccountLabel:
+		return m.OldAccountLabel(ctx)
+	case authorizationcode.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case authorizationcode.FieldExpiresAt:
+		return m.OldExpiresAt(ctx)
+	case authorizationcode.FieldConsumedAt:
+		return m.OldConsumedAt(ctx)
+	case authorizationcode.FieldGrantID:
+		return m.OldGrantID(ctx)
+	}
+	return nil, fmt.Errorf("unknown AuthorizationCode field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *AuthorizationCodeMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case authorizationcode.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case authorizationcode.FieldClientID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetClientID(v)
+		return nil
+	case authorizationcode.FieldAgentName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAgentName(v)
+		return nil
+	case authorizationcode.FieldRedirectURI:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRedirectURI(v)
+		return nil
+	case authorizationcode.FieldCodeChallenge:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCodeChallenge(v)
+		return nil
+	case authorizationcode.FieldScope:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetScope(v)
+		return nil
+	case authorizationcode.FieldAccount:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccount(v)
+		return nil
+	case authorizationcode.FieldAccountLabel:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccountLabel(v)
+		return nil
+	case authorizationcode.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case authorizationcode.FieldExpiresAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExpiresAt(v)
+		return nil
+	case authorizationcode.FieldConsumedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetConsumedAt(v)
+		return nil
+	case authorizationcode.FieldGrantID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetGrantID(v)
+		return nil
+	}
+	return fmt.Errorf("unknown AuthorizationCode field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *AuthorizationCodeMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *AuthorizationCodeMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *AuthorizationCodeMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown AuthorizationCode numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *AuthorizationCodeMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(authorizationcode.FieldConsumedAt) {
+		fields = append(fields, authorizationcode.FieldConsumedAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *AuthorizationCodeMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *AuthorizationCodeMutation) ClearField(name string) error {
+	switch name {
+	case authorizationcode.FieldConsumedAt:
+		m.ClearConsumedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown AuthorizationCode nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *AuthorizationCodeMutation) ResetField(name string) error {
+	switch name {
+	case authorizationcode.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case authorizationcode.FieldClientID:
+		m.ResetClientID()
+		return nil
+	case authorizationcode.FieldAgentName:
+		m.ResetAgentName()
+		return nil
+	case authorizationcode.FieldRedirectURI:
+		m.ResetRedirectURI()
+		return nil
+	case authorizationcode.FieldCodeChallenge:
+		m.ResetCodeChallenge()
+		return nil
+	case authorizationcode.FieldScope:
+		m.ResetScope()
+		return nil
+	case authorizationcode.FieldAccount:
+		m.ResetAccount()
+		return nil
+	case authorizationcode.FieldAccountLabel:
+		m.ResetAccountLabel()
+		return nil
+	case authorizationcode.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case authorizationcode.FieldExpiresAt:
+		m.ResetExpiresAt()
+		return nil
+	case authorizationcode.FieldConsumedAt:
+		m.ResetConsumedAt()
+		return nil
+	case authorizationcode.FieldGrantID:
+		m.ResetGrantID()
+		return nil
+	}
+	return fmt.Errorf("unknown AuthorizationCode field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *AuthorizationCodeMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *AuthorizationCodeMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *AuthorizationCodeMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *AuthorizationCodeMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *AuthorizationCodeMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *AuthorizationCodeMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *AuthorizationCodeMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown AuthorizationCode unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *AuthorizationCodeMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown AuthorizationCode edge %s", name)
 }
 
 // BackendMutation represents an operation that mutates the Backend nodes in the graph.
@@ -7759,6 +9239,1098 @@ func (m *DeliveryMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Delivery edge %s", name)
 }
 
+// DeviceAuthorizationMutation represents an operation that mutates the DeviceAuthorization nodes in the graph.
+type DeviceAuthorizationMutation struct {
+	config
+	op               Op
+	typ              string
+	id               *string
+	company_id       *string
+	user_code_hash   *string
+	client_id        *string
+	agent_name       *string
+	scope            *string
+	state            *deviceauthorization.State
+	approved_scope   *string
+	account          *string
+	account_label    *string
+	poll_interval    *int
+	addpoll_interval *int
+	polled_at        *time.Time
+	created_at       *time.Time
+	expires_at       *time.Time
+	grant_id         *string
+	clearedFields    map[string]struct{}
+	done             bool
+	oldValue         func(context.Context) (*DeviceAuthorization, error)
+	predicates       []predicate.DeviceAuthorization
+}
+
+var _ ent.Mutation = (*DeviceAuthorizationMutation)(nil)
+
+// deviceauthorizationOption allows management of the mutation configuration using functional options.
+type deviceauthorizationOption func(*DeviceAuthorizationMutation)
+
+// newDeviceAuthorizationMutation creates new mutation for the DeviceAuthorization entity.
+func newDeviceAuthorizationMutation(c config, op Op, opts ...deviceauthorizationOption) *DeviceAuthorizationMutation {
+	m := &DeviceAuthorizationMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeDeviceAuthorization,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withDeviceAuthorizationID sets the ID field of the mutation.
+func withDeviceAuthorizationID(id string) deviceauthorizationOption {
+	return func(m *DeviceAuthorizationMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *DeviceAuthorization
+		)
+		m.oldValue = func(ctx context.Context) (*DeviceAuthorization, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().DeviceAuthorization.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withDeviceAuthorization sets the old DeviceAuthorization of the mutation.
+func withDeviceAuthorization(node *DeviceAuthorization) deviceauthorizationOption {
+	return func(m *DeviceAuthorizationMutation) {
+		m.oldValue = func(context.Context) (*DeviceAuthorization, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m DeviceAuthorizationMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m DeviceAuthorizationMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of DeviceAuthorization entities.
+func (m *DeviceAuthorizationMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *DeviceAuthorizationMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *DeviceAuthorizationMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().DeviceAuthorization.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *DeviceAuthorizationMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *DeviceAuthorizationMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *DeviceAuthorizationMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetUserCodeHash sets the "user_code_hash" field.
+func (m *DeviceAuthorizationMutation) SetUserCodeHash(s string) {
+	m.user_code_hash = &s
+}
+
+// UserCodeHash returns the value of the "user_code_hash" field in the mutation.
+func (m *DeviceAuthorizationMutation) UserCodeHash() (r string, exists bool) {
+	v := m.user_code_hash
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserCodeHash returns the old "user_code_hash" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldUserCodeHash(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserCodeHash is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserCodeHash requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserCodeHash: %w", err)
+	}
+	return oldValue.UserCodeHash, nil
+}
+
+// ResetUserCodeHash resets all changes to the "user_code_hash" field.
+func (m *DeviceAuthorizationMutation) ResetUserCodeHash() {
+	m.user_code_hash = nil
+}
+
+// SetClientID sets the "client_id" field.
+func (m *DeviceAuthorizationMutation) SetClientID(s string) {
+	m.client_id = &s
+}
+
+// ClientID returns the value of the "client_id" field in the mutation.
+func (m *DeviceAuthorizationMutation) ClientID() (r string, exists bool) {
+	v := m.client_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldClientID returns the old "client_id" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldClientID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldClientID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldClientID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldClientID: %w", err)
+	}
+	return oldValue.ClientID, nil
+}
+
+// ResetClientID resets all changes to the "client_id" field.
+func (m *DeviceAuthorizationMutation) ResetClientID() {
+	m.client_id = nil
+}
+
+// SetAgentName sets the "agent_name" field.
+func (m *DeviceAuthorizationMutation) SetAgentName(s string) {
+	m.agent_name = &s
+}
+
+// AgentName returns the value of the "agent_name" field in the mutation.
+func (m *DeviceAuthorizationMutation) AgentName() (r string, exists bool) {
+	v := m.agent_name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAgentName returns the old "agent_name" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldAgentName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAgentName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAgentName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAgentName: %w", err)
+	}
+	return oldValue.AgentName, nil
+}
+
+// ResetAgentName resets all changes to the "agent_name" field.
+func (m *DeviceAuthorizationMutation) ResetAgentName() {
+	m.agent_name = nil
+}
+
+// SetScope sets the "scope" field.
+func (m *DeviceAuthorizationMutation) SetScope(s string) {
+	m.scope = &s
+}
+
+// Scope returns the value of the "scope" field in the mutation.
+func (m *DeviceAuthorizationMutation) Scope() (r string, exists bool) {
+	v := m.scope
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldScope returns the old "scope" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldScope(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldScope is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldScope requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldScope: %w", err)
+	}
+	return oldValue.Scope, nil
+}
+
+// ResetScope resets all changes to the "scope" field.
+func (m *DeviceAuthorizationMutation) ResetScope() {
+	m.scope = nil
+}
+
+// SetState sets the "state" field.
+func (m *DeviceAuthorizationMutation) SetState(d deviceauthorization.State) {
+	m.state = &d
+}
+
+// State returns the value of the "state" field in the mutation.
+func (m *DeviceAuthorizationMutation) State() (r deviceauthorization.State, exists bool) {
+	v := m.state
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldState returns the old "state" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldState(ctx context.Context) (v deviceauthorization.State, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldState is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldState requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldState: %w", err)
+	}
+	return oldValue.State, nil
+}
+
+// ResetState resets all changes to the "state" field.
+func (m *DeviceAuthorizationMutation) ResetState() {
+	m.state = nil
+}
+
+// SetApprovedScope sets the "approved_scope" field.
+func (m *DeviceAuthorizationMutation) SetApprovedScope(s string) {
+	m.approved_scope = &s
+}
+
+// ApprovedScope returns the value of the "approved_scope" field in the mutation.
+func (m *DeviceAuthorizationMutation) ApprovedScope() (r string, exists bool) {
+	v := m.approved_scope
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldApprovedScope returns the old "approved_scope" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldApprovedScope(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldApprovedScope is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldApprovedScope requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldApprovedScope: %w", err)
+	}
+	return oldValue.ApprovedScope, nil
+}
+
+// ResetApprovedScope resets all changes to the "approved_scope" field.
+func (m *DeviceAuthorizationMutation) ResetApprovedScope() {
+	m.approved_scope = nil
+}
+
+// SetAccount sets the "account" field.
+func (m *DeviceAuthorizationMutation) SetAccount(s string) {
+	m.account = &s
+}
+
+// Account returns the value of the "account" field in the mutation.
+func (m *DeviceAuthorizationMutation) Account() (r string, exists bool) {
+	v := m.account
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccount returns the old "account" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldAccount(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccount: %w", err)
+	}
+	return oldValue.Account, nil
+}
+
+// ResetAccount resets all changes to the "account" field.
+func (m *DeviceAuthorizationMutation) ResetAccount() {
+	m.account = nil
+}
+
+// SetAccountLabel sets the "account_label" field.
+func (m *DeviceAuthorizationMutation) SetAccountLabel(s string) {
+	m.account_label = &s
+}
+
+// AccountLabel returns the value of the "account_label" field in the mutation.
+func (m *DeviceAuthorizationMutation) AccountLabel() (r string, exists bool) {
+	v := m.account_label
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccountLabel returns the old "account_label" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldAccountLabel(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccountLabel is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccountLabel requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccountLabel: %w", err)
+	}
+	return oldValue.AccountLabel, nil
+}
+
+// ResetAccountLabel resets all changes to the "account_label" field.
+func (m *DeviceAuthorizationMutation) ResetAccountLabel() {
+	m.account_label = nil
+}
+
+// SetPollInterval sets the "poll_interval" field.
+func (m *DeviceAuthorizationMutation) SetPollInterval(i int) {
+	m.poll_interval = &i
+	m.addpoll_interval = nil
+}
+
+// PollInterval returns the value of the "poll_interval" field in the mutation.
+func (m *DeviceAuthorizationMutation) PollInterval() (r int, exists bool) {
+	v := m.poll_interval
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPollInterval returns the old "poll_interval" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldPollInterval(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPollInterval is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPollInterval requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPollInterval: %w", err)
+	}
+	return oldValue.PollInterval, nil
+}
+
+// AddPollInterval adds i to the "poll_interval" field.
+func (m *DeviceAuthorizationMutation) AddPollInterval(i int) {
+	if m.addpoll_interval != nil {
+		*m.addpoll_interval += i
+	} else {
+		m.addpoll_interval = &i
+	}
+}
+
+// AddedPollInterval returns the value that was added to the "poll_interval" field in this mutation.
+func (m *DeviceAuthorizationMutation) AddedPollInterval() (r int, exists bool) {
+	v := m.addpoll_interval
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetPollInterval resets all changes to the "poll_interval" field.
+func (m *DeviceAuthorizationMutation) ResetPollInterval() {
+	m.poll_interval = nil
+	m.addpoll_interval = nil
+}
+
+// SetPolledAt sets the "polled_at" field.
+func (m *DeviceAuthorizationMutation) SetPolledAt(t time.Time) {
+	m.polled_at = &t
+}
+
+// PolledAt returns the value of the "polled_at" field in the mutation.
+func (m *DeviceAuthorizationMutation) PolledAt() (r time.Time, exists bool) {
+	v := m.polled_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPolledAt returns the old "polled_at" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldPolledAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPolledAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPolledAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPolledAt: %w", err)
+	}
+	return oldValue.PolledAt, nil
+}
+
+// ClearPolledAt clears the value of the "polled_at" field.
+func (m *DeviceAuthorizationMutation) ClearPolledAt() {
+	m.polled_at = nil
+	m.clearedFields[deviceauthorization.FieldPolledAt] = struct{}{}
+}
+
+// PolledAtCleared returns if the "polled_at" field was cleared in this mutation.
+func (m *DeviceAuthorizationMutation) PolledAtCleared() bool {
+	_, ok := m.clearedFields[deviceauthorization.FieldPolledAt]
+	return ok
+}
+
+// ResetPolledAt resets all changes to the "polled_at" field.
+func (m *DeviceAuthorizationMutation) ResetPolledAt() {
+	m.polled_at = nil
+	delete(m.clearedFields, deviceauthorization.FieldPolledAt)
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *DeviceAuthorizationMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *DeviceAuthorizationMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *DeviceAuthorizationMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetExpiresAt sets the "expires_at" field.
+func (m *DeviceAuthorizationMutation) SetExpiresAt(t time.Time) {
+	m.expires_at = &t
+}
+
+// ExpiresAt returns the value of the "expires_at" field in the mutation.
+func (m *DeviceAuthorizationMutation) ExpiresAt() (r time.Time, exists bool) {
+	v := m.expires_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExpiresAt returns the old "expires_at" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldExpiresAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExpiresAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExpiresAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExpiresAt: %w", err)
+	}
+	return oldValue.ExpiresAt, nil
+}
+
+// ResetExpiresAt resets all changes to the "expires_at" field.
+func (m *DeviceAuthorizationMutation) ResetExpiresAt() {
+	m.expires_at = nil
+}
+
+// SetGrantID sets the "grant_id" field.
+func (m *DeviceAuthorizationMutation) SetGrantID(s string) {
+	m.grant_id = &s
+}
+
+// GrantID returns the value of the "grant_id" field in the mutation.
+func (m *DeviceAuthorizationMutation) GrantID() (r string, exists bool) {
+	v := m.grant_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldGrantID returns the old "grant_id" field's value of the DeviceAuthorization entity.
+// If the DeviceAuthorization object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeviceAuthorizationMutation) OldGrantID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldGrantID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldGrantID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldGrantID: %w", err)
+	}
+	return oldValue.GrantID, nil
+}
+
+// ResetGrantID resets all changes to the "grant_id" field.
+func (m *DeviceAuthorizationMutation) ResetGrantID() {
+	m.grant_id = nil
+}
+
+// Where appends a list predicates to the DeviceAuthorizationMutation builder.
+func (m *DeviceAuthorizationMutation) Where(ps ...predicate.DeviceAuthorization) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the DeviceAuthorizationMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *DeviceAuthorizationMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.DeviceAuthorization, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *DeviceAuthorizationMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *DeviceAuthorizationMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (DeviceAuthorization).
+func (m *DeviceAuthorizationMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *DeviceAuthorizationMutation) Fields() []string {
+	fields := make([]string, 0, 14)
+	if m.company_id != nil {
+		fields = append(fields, deviceauthorization.FieldCompanyID)
+	}
+	if m.user_code_hash != nil {
+		fields = append(fields, deviceauthorization.FieldUserCodeHash)
+	}
+	if m.client_id != nil {
+		fields = append(fields, deviceauthorization.FieldClientID)
+	}
+	if m.agent_name != nil {
+		fields = append(fields, deviceauthorization.FieldAgentName)
+	}
+	if m.scope != nil {
+		fields = append(fields, deviceauthorization.FieldScope)
+	}
+	if m.state != nil {
+		fields = append(fields, deviceauthorization.FieldState)
+	}
+	if m.approved_scope != nil {
+		fields = append(fields, deviceauthorization.FieldApprovedScope)
+	}
+	if m.account != nil {
+		fields = append(fields, deviceauthorization.FieldAccount)
+	}
+	if m.account_label != nil {
+		fields = append(fields, deviceauthorization.FieldAccountLabel)
+	}
+	if m.poll_interval != nil {
+		fields = append(fields, deviceauthorization.FieldPollInterval)
+	}
+	if m.polled_at != nil {
+		fields = append(fields, deviceauthorization.FieldPolledAt)
+	}
+	if m.created_at != nil {
+		fields = append(fields, deviceauthorization.FieldCreatedAt)
+	}
+	if m.expires_at != nil {
+		fields = append(fields, deviceauthorization.FieldExpiresAt)
+	}
+	if m.grant_id != nil {
+		fields = append(fields, deviceauthorization.FieldGrantID)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *DeviceAuthorizationMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case deviceauthorization.FieldCompanyID:
+		return m.CompanyID()
+	case deviceauthorization.FieldUserCodeHash:
+		return m.UserCodeHash()
+	case deviceauthorization.FieldClientID:
+		return m.ClientID()
+	case deviceauthorization.FieldAgentName:
+		return m.AgentName()
+	case deviceauthorization.FieldScope:
+		return m.Scope()
+	case deviceauthorization.FieldState:
+		return m.State()
+	case deviceauthorization.FieldApprovedScope:
+		return m.ApprovedScope()
+	case deviceauthorization.FieldAccount:
+		return m.Account()
+	case deviceauthorization.FieldAccountLabel:
+		return m.AccountLabel()
+	case deviceauthorization.FieldPollInterval:
+		return m.PollInterval()
+	case deviceauthorization.FieldPolledAt:
+		return m.PolledAt()
+	case deviceauthorization.FieldCreatedAt:
+		return m.CreatedAt()
+	case deviceauthorization.FieldExpiresAt:
+		return m.ExpiresAt()
+	case deviceauthorization.FieldGrantID:
+		return m.GrantID()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *DeviceAuthorizationMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case deviceauthorization.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case deviceauthorization.FieldUserCodeHash:
+		return m.OldUserCodeHash(ctx)
+	case deviceauthorization.FieldClientID:
+		return m.OldClientID(ctx)
+	case deviceauthorization.FieldAgentName:
+		return m.OldAgentName(ctx)
+	case deviceauthorization.FieldScope:
+		return m.OldScope(ctx)
+	case deviceauthorization.FieldState:
+		return m.OldState(ctx)
+	case deviceauthorization.FieldApprovedScope:
+		return m.OldApprovedScope(ctx)
+	case deviceauthorization.FieldAccount:
+		return m.OldAccount(ctx)
+	case deviceauthorization.FieldAccountLabel:
+		return m.OldAccountLabel(ctx)
+	case deviceauthorization.FieldPollInterval:
+		return m.OldPollInterval(ctx)
+	case deviceauthorization.FieldPolledAt:
+		return m.OldPolledAt(ctx)
+	case deviceauthorization.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case deviceauthorization.FieldExpiresAt:
+		return m.OldExpiresAt(ctx)
+	case deviceauthorization.FieldGrantID:
+		return m.OldGrantID(ctx)
+	}
+	return nil, fmt.Errorf("unknown DeviceAuthorization field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *DeviceAuthorizationMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case deviceauthorization.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case deviceauthorization.FieldUserCodeHash:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserCodeHash(v)
+		return nil
+	case deviceauthorization.FieldClientID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetClientID(v)
+		return nil
+	case deviceauthorization.FieldAgentName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAgentName(v)
+		return nil
+	case deviceauthorization.FieldScope:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetScope(v)
+		return nil
+	case deviceauthorization.FieldState:
+		v, ok := value.(deviceauthorization.State)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetState(v)
+		return nil
+	case deviceauthorization.FieldApprovedScope:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetApprovedScope(v)
+		return nil
+	case deviceauthorization.FieldAccount:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccount(v)
+		return nil
+	case deviceauthorization.FieldAccountLabel:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccountLabel(v)
+		return nil
+	case deviceauthorization.FieldPollInterval:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPollInterval(v)
+		return nil
+	case deviceauthorization.FieldPolledAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPolledAt(v)
+		return nil
+	case deviceauthorization.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case deviceauthorization.FieldExpiresAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExpiresAt(v)
+		return nil
+	case deviceauthorization.FieldGrantID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetGrantID(v)
+		return nil
+	}
+	return fmt.Errorf("unknown DeviceAuthorization field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *DeviceAuthorizationMutation) AddedFields() []string {
+	var fields []string
+	if m.addpoll_interval != nil {
+		fields = append(fields, deviceauthorization.FieldPollInterval)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *DeviceAuthorizationMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case deviceauthorization.FieldPollInterval:
+		return m.AddedPollInterval()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *DeviceAuthorizationMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case deviceauthorization.FieldPollInterval:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddPollInterval(v)
+		return nil
+	}
+	return fmt.Errorf("unknown DeviceAuthorization numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *DeviceAuthorizationMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(deviceauthorization.FieldPolledAt) {
+		fields = append(fields, deviceauthorization.FieldPolledAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *DeviceAuthorizationMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *DeviceAuthorizationMutation) ClearField(name string) error {
+	switch name {
+	case deviceauthorization.FieldPolledAt:
+		m.ClearPolledAt()
+		return nil
+	}
+	return fmt.Errorf("unknown DeviceAuthorization nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *DeviceAuthorizationMutation) ResetField(name string) error {
+	switch name {
+	case deviceauthorization.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case deviceauthorization.FieldUserCodeHash:
+		m.ResetUserCodeHash()
+		return nil
+	case deviceauthorization.FieldClientID:
+		m.ResetClientID()
+		return nil
+	case deviceauthorization.FieldAgentName:
+		m.ResetAgentName()
+		return nil
+	case deviceauthorization.FieldScope:
+		m.ResetScope()
+		return nil
+	case deviceauthorization.FieldState:
+		m.ResetState()
+		return nil
+	case deviceauthorization.FieldApprovedScope:
+		m.ResetApprovedScope()
+		return nil
+	case deviceauthorization.FieldAccount:
+		m.ResetAccount()
+		return nil
+	case deviceauthorization.FieldAccountLabel:
+		m.ResetAccountLabel()
+		return nil
+	case deviceauthorization.FieldPollInterval:
+		m.ResetPollInterval()
+		return nil
+	case deviceauthorization.FieldPolledAt:
+		m.ResetPolledAt()
+		return nil
+	case deviceauthorization.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case deviceauthorization.FieldExpiresAt:
+		m.ResetExpiresAt()
+		return nil
+	case deviceauthorization.FieldGrantID:
+		m.ResetGrantID()
+		return nil
+	}
+	return fmt.Errorf("unknown DeviceAuthorization field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *DeviceAuthorizationMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *DeviceAuthorizationMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *DeviceAuthorizationMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *DeviceAuthorizationMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *DeviceAuthorizationMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *DeviceAuthorizationMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *DeviceAuthorizationMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown DeviceAuthorization unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *DeviceAuthorizationMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown DeviceAuthorization edge %s", name)
+}
+
 // DomainMutation represents an operation that mutates the Domain nodes in the graph.
 type DomainMutation struct {
 	config
@@ -9750,6 +12322,1027 @@ func (m *EventMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Event edge %s", name)
 }
 
+// GrantMutation represents an operation that mutates the Grant nodes in the graph.
+type GrantMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	company_id    *string
+	client_id     *string
+	agent_name    *string
+	user_id       *string
+	account       *string
+	account_label *string
+	scope         *string
+	sign_in       *grant.SignIn
+	created_at    *time.Time
+	expires_at    *time.Time
+	last_used_at  *time.Time
+	ended_at      *time.Time
+	end_reason    *string
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*Grant, error)
+	predicates    []predicate.Grant
+}
+
+var _ ent.Mutation = (*GrantMutation)(nil)
+
+// grantOption allows management of the mutation configuration using functional options.
+type grantOption func(*GrantMutation)
+
+// newGrantMutation creates new mutation for the Grant entity.
+func newGrantMutation(c config, op Op, opts ...grantOption) *GrantMutation {
+	m := &GrantMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeGrant,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withGrantID sets the ID field of the mutation.
+func withGrantID(id string) grantOption {
+	return func(m *GrantMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Grant
+		)
+		m.oldValue = func(ctx context.Context) (*Grant, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Grant.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withGrant sets the old Grant of the mutation.
+func withGrant(node *Grant) grantOption {
+	return func(m *GrantMutation) {
+		m.oldValue = func(context.Context) (*Grant, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m GrantMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m GrantMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Grant entities.
+func (m *GrantMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *GrantMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *GrantMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Grant.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *GrantMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *GrantMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *GrantMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetClientID sets the "client_id" field.
+func (m *GrantMutation) SetClientID(s string) {
+	m.client_id = &s
+}
+
+// ClientID returns the value of the "client_id" field in the mutation.
+func (m *GrantMutation) ClientID() (r string, exists bool) {
+	v := m.client_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldClientID returns the old "client_id" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldClientID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldClientID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldClientID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldClientID: %w", err)
+	}
+	return oldValue.ClientID, nil
+}
+
+// ResetClientID resets all changes to the "client_id" field.
+func (m *GrantMutation) ResetClientID() {
+	m.client_id = nil
+}
+
+// SetAgentName sets the "agent_name" field.
+func (m *GrantMutation) SetAgentName(s string) {
+	m.agent_name = &s
+}
+
+// AgentName returns the value of the "agent_name" field in the mutation.
+func (m *GrantMutation) AgentName() (r string, exists bool) {
+	v := m.agent_name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAgentName returns the old "agent_name" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldAgentName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAgentName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAgentName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAgentName: %w", err)
+	}
+	return oldValue.AgentName, nil
+}
+
+// ResetAgentName resets all changes to the "agent_name" field.
+func (m *GrantMutation) ResetAgentName() {
+	m.agent_name = nil
+}
+
+// SetUserID sets the "user_id" field.
+func (m *GrantMutation) SetUserID(s string) {
+	m.user_id = &s
+}
+
+// UserID returns the value of the "user_id" field in the mutation.
+func (m *GrantMutation) UserID() (r string, exists bool) {
+	v := m.user_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserID returns the old "user_id" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldUserID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserID: %w", err)
+	}
+	return oldValue.UserID, nil
+}
+
+// ResetUserID resets all changes to the "user_id" field.
+func (m *GrantMutation) ResetUserID() {
+	m.user_id = nil
+}
+
+// SetAccount sets the "account" field.
+func (m *GrantMutation) SetAccount(s string) {
+	m.account = &s
+}
+
+// Account returns the value of the "account" field in the mutation.
+func (m *GrantMutation) Account() (r string, exists bool) {
+	v := m.account
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccount returns the old "account" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldAccount(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccount: %w", err)
+	}
+	return oldValue.Account, nil
+}
+
+// ResetAccount resets all changes to the "account" field.
+func (m *GrantMutation) ResetAccount() {
+	m.account = nil
+}
+
+// SetAccountLabel sets the "account_label" field.
+func (m *GrantMutation) SetAccountLabel(s string) {
+	m.account_label = &s
+}
+
+// AccountLabel returns the value of the "account_label" field in the mutation.
+func (m *GrantMutation) AccountLabel() (r string, exists bool) {
+	v := m.account_label
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccountLabel returns the old "account_label" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldAccountLabel(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccountLabel is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccountLabel requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccountLabel: %w", err)
+	}
+	return oldValue.AccountLabel, nil
+}
+
+// ResetAccountLabel resets all changes to the "account_label" field.
+func (m *GrantMutation) ResetAccountLabel() {
+	m.account_label = nil
+}
+
+// SetScope sets the "scope" field.
+func (m *GrantMutation) SetScope(s string) {
+	m.scope = &s
+}
+
+// Scope returns the value of the "scope" field in the mutation.
+func (m *GrantMutation) Scope() (r string, exists bool) {
+	v := m.scope
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldScope returns the old "scope" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldScope(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldScope is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldScope requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldScope: %w", err)
+	}
+	return oldValue.Scope, nil
+}
+
+// ResetScope resets all changes to the "scope" field.
+func (m *GrantMutation) ResetScope() {
+	m.scope = nil
+}
+
+// SetSignIn sets the "sign_in" field.
+func (m *GrantMutation) SetSignIn(gi grant.SignIn) {
+	m.sign_in = &gi
+}
+
+// SignIn returns the value of the "sign_in" field in the mutation.
+func (m *GrantMutation) SignIn() (r grant.SignIn, exists bool) {
+	v := m.sign_in
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSignIn returns the old "sign_in" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldSignIn(ctx context.Context) (v grant.SignIn, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSignIn is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSignIn requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSignIn: %w", err)
+	}
+	return oldValue.SignIn, nil
+}
+
+// ResetSignIn resets all changes to the "sign_in" field.
+func (m *GrantMutation) ResetSignIn() {
+	m.sign_in = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *GrantMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *GrantMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *GrantMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetExpiresAt sets the "expires_at" field.
+func (m *GrantMutation) SetExpiresAt(t time.Time) {
+	m.expires_at = &t
+}
+
+// ExpiresAt returns the value of the "expires_at" field in the mutation.
+func (m *GrantMutation) ExpiresAt() (r time.Time, exists bool) {
+	v := m.expires_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExpiresAt returns the old "expires_at" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldExpiresAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExpiresAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExpiresAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExpiresAt: %w", err)
+	}
+	return oldValue.ExpiresAt, nil
+}
+
+// ClearExpiresAt clears the value of the "expires_at" field.
+func (m *GrantMutation) ClearExpiresAt() {
+	m.expires_at = nil
+	m.clearedFields[grant.FieldExpiresAt] = struct{}{}
+}
+
+// ExpiresAtCleared returns if the "expires_at" field was cleared in this mutation.
+func (m *GrantMutation) ExpiresAtCleared() bool {
+	_, ok := m.clearedFields[grant.FieldExpiresAt]
+	return ok
+}
+
+// ResetExpiresAt resets all changes to the "expires_at" field.
+func (m *GrantMutation) ResetExpiresAt() {
+	m.expires_at = nil
+	delete(m.clearedFields, grant.FieldExpiresAt)
+}
+
+// SetLastUsedAt sets the "last_used_at" field.
+func (m *GrantMutation) SetLastUsedAt(t time.Time) {
+	m.last_used_at = &t
+}
+
+// LastUsedAt returns the value of the "last_used_at" field in the mutation.
+func (m *GrantMutation) LastUsedAt() (r time.Time, exists bool) {
+	v := m.last_used_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLastUsedAt returns the old "last_used_at" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldLastUsedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLastUsedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLastUsedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLastUsedAt: %w", err)
+	}
+	return oldValue.LastUsedAt, nil
+}
+
+// ResetLastUsedAt resets all changes to the "last_used_at" field.
+func (m *GrantMutation) ResetLastUsedAt() {
+	m.last_used_at = nil
+}
+
+// SetEndedAt sets the "ended_at" field.
+func (m *GrantMutation) SetEndedAt(t time.Time) {
+	m.ended_at = &t
+}
+
+// EndedAt returns the value of the "ended_at" field in the mutation.
+func (m *GrantMutation) EndedAt() (r time.Time, exists bool) {
+	v := m.ended_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEndedAt returns the old "ended_at" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldEndedAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEndedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEndedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEndedAt: %w", err)
+	}
+	return oldValue.EndedAt, nil
+}
+
+// ClearEndedAt clears the value of the "ended_at" field.
+func (m *GrantMutation) ClearEndedAt() {
+	m.ended_at = nil
+	m.clearedFields[grant.FieldEndedAt] = struct{}{}
+}
+
+// EndedAtCleared returns if the "ended_at" field was cleared in this mutation.
+func (m *GrantMutation) EndedAtCleared() bool {
+	_, ok := m.clearedFields[grant.FieldEndedAt]
+	return ok
+}
+
+// ResetEndedAt resets all changes to the "ended_at" field.
+func (m *GrantMutation) ResetEndedAt() {
+	m.ended_at = nil
+	delete(m.clearedFields, grant.FieldEndedAt)
+}
+
+// SetEndReason sets the "end_reason" field.
+func (m *GrantMutation) SetEndReason(s string) {
+	m.end_reason = &s
+}
+
+// EndReason returns the value of the "end_reason" field in the mutation.
+func (m *GrantMutation) EndReason() (r string, exists bool) {
+	v := m.end_reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEndReason returns the old "end_reason" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldEndReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEndReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEndReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEndReason: %w", err)
+	}
+	return oldValue.EndReason, nil
+}
+
+// ResetEndReason resets all changes to the "end_reason" field.
+func (m *GrantMutation) ResetEndReason() {
+	m.end_reason = nil
+}
+
+// Where appends a list predicates to the GrantMutation builder.
+func (m *GrantMutation) Where(ps ...predicate.Grant) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the GrantMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *GrantMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Grant, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *GrantMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *GrantMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Grant).
+func (m *GrantMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *GrantMutation) Fields() []string {
+	fields := make([]string, 0, 13)
+	if m.company_id != nil {
+		fields = append(fields, grant.FieldCompanyID)
+	}
+	if m.client_id != nil {
+		fields = append(fields, grant.FieldClientID)
+	}
+	if m.agent_name != nil {
+		fields = append(fields, grant.FieldAgentName)
+	}
+	if m.user_id != nil {
+		fields = append(fields, grant.FieldUserID)
+	}
+	if m.account != nil {
+		fields = append(fields, grant.FieldAccount)
+	}
+	if m.account_label != nil {
+		fields = append(fields, grant.FieldAccountLabel)
+	}
+	if m.scope != nil {
+		fields = append(fields, grant.FieldScope)
+	}
+	if m.sign_in != nil {
+		fields = append(fields, grant.FieldSignIn)
+	}
+	if m.created_at != nil {
+		fields = append(fields, grant.FieldCreatedAt)
+	}
+	if m.expires_at != nil {
+		fields = append(fields, grant.FieldExpiresAt)
+	}
+	if m.last_used_at != nil {
+		fields = append(fields, grant.FieldLastUsedAt)
+	}
+	if m.ended_at != nil {
+		fields = append(fields, grant.FieldEndedAt)
+	}
+	if m.end_reason != nil {
+		fields = append(fields, grant.FieldEndReason)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *GrantMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case grant.FieldCompanyID:
+		return m.CompanyID()
+	case grant.FieldClientID:
+		return m.ClientID()
+	case grant.FieldAgentName:
+		return m.AgentName()
+	case grant.FieldUserID:
+		return m.UserID()
+	case grant.FieldAccount:
+		return m.Account()
+	case grant.FieldAccountLabel:
+		return m.AccountLabel()
+	case grant.FieldScope:
+		return m.Scope()
+	case grant.FieldSignIn:
+		return m.SignIn()
+	case grant.FieldCreatedAt:
+		return m.CreatedAt()
+	case grant.FieldExpiresAt:
+		return m.ExpiresAt()
+	case grant.FieldLastUsedAt:
+		return m.LastUsedAt()
+	case grant.FieldEndedAt:
+		return m.EndedAt()
+	case grant.FieldEndReason:
+		return m.EndReason()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *GrantMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case grant.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case grant.FieldClientID:
+		return m.OldClientID(ctx)
+	case grant.FieldAgentName:
+		return m.OldAgentName(ctx)
+	case grant.FieldUserID:
+		return m.OldUserID(ctx)
+	case grant.FieldAccount:
+		return m.OldAccount(ctx)
+	case grant.FieldAccountLabel:
+		return m.OldAccountLabel(ctx)
+	case grant.FieldScope:
+		return m.OldScope(ctx)
+	case grant.FieldSignIn:
+		return m.OldSignIn(ctx)
+	case grant.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case grant.FieldExpiresAt:
+		return m.OldExpiresAt(ctx)
+	case grant.FieldLastUsedAt:
+		return m.OldLastUsedAt(ctx)
+	case grant.FieldEndedAt:
+		return m.OldEndedAt(ctx)
+	case grant.FieldEndReason:
+		return m.OldEndReason(ctx)
+	}
+	return nil, fmt.Errorf("unknown Grant field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *GrantMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case grant.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case grant.FieldClientID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetClientID(v)
+		return nil
+	case grant.FieldAgentName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAgentName(v)
+		return nil
+	case grant.FieldUserID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserID(v)
+		return nil
+	case grant.FieldAccount:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccount(v)
+		return nil
+	case grant.FieldAccountLabel:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccountLabel(v)
+		return nil
+	case grant.FieldScope:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetScope(v)
+		return nil
+	case grant.FieldSignIn:
+		v, ok := value.(grant.SignIn)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSignIn(v)
+		return nil
+	case grant.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case grant.FieldExpiresAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExpiresAt(v)
+		return nil
+	case grant.FieldLastUsedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLastUsedAt(v)
+		return nil
+	case grant.FieldEndedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEndedAt(v)
+		return nil
+	case grant.FieldEndReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEndReason(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Grant field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *GrantMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *GrantMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *GrantMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown Grant numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *GrantMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(grant.FieldExpiresAt) {
+		fields = append(fields, grant.FieldExpiresAt)
+	}
+	if m.FieldCleared(grant.FieldEndedAt) {
+		fields = append(fields, grant.FieldEndedAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *GrantMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *GrantMutation) ClearField(name string) error {
+	switch name {
+	case grant.FieldExpiresAt:
+		m.ClearExpiresAt()
+		return nil
+	case grant.FieldEndedAt:
+		m.ClearEndedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown Grant nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *GrantMutation) ResetField(name string) error {
+	switch name {
+	case grant.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case grant.FieldClientID:
+		m.ResetClientID()
+		return nil
+	case grant.FieldAgentName:
+		m.ResetAgentName()
+		return nil
+	case grant.FieldUserID:
+		m.ResetUserID()
+		return nil
+	case grant.FieldAccount:
+		m.ResetAccount()
+		return nil
+	case grant.FieldAccountLabel:
+		m.ResetAccountLabel()
+		return nil
+	case grant.FieldScope:
+		m.ResetScope()
+		return nil
+	case grant.FieldSignIn:
+		m.ResetSignIn()
+		return nil
+	case grant.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case grant.FieldExpiresAt:
+		m.ResetExpiresAt()
+		return nil
+	case grant.FieldLastUsedAt:
+		m.ResetLastUsedAt()
+		return nil
+	case grant.FieldEndedAt:
+		m.ResetEndedAt()
+		return nil
+	case grant.FieldEndReason:
+		m.ResetEndReason()
+		return nil
+	}
+	return fmt.Errorf("unknown Grant field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *GrantMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *GrantMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *GrantMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *GrantMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *GrantMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *GrantMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *GrantMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Grant unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *GrantMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Grant edge %s", name)
+}
+
 // OperatorKeyMutation represents an operation that mutates the OperatorKey nodes in the graph.
 type OperatorKeyMutation struct {
 	config
@@ -10520,6 +14113,736 @@ func (m *OperatorKeyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown OperatorKey edge %s", name)
 }
 
+// PageDesignMutation represents an operation that mutates the PageDesign nodes in the graph.
+type PageDesignMutation struct {
+	config
+	op             Op
+	typ            string
+	id             *string
+	company_id     *string
+	created_at     *time.Time
+	updated_at     *time.Time
+	version        *int64
+	addversion     *int64
+	settings       *json.RawMessage
+	appendsettings json.RawMessage
+	logo           *[]byte
+	logo_type      *string
+	clearedFields  map[string]struct{}
+	done           bool
+	oldValue       func(context.Context) (*PageDesign, error)
+	predicates     []predicate.PageDesign
+}
+
+var _ ent.Mutation = (*PageDesignMutation)(nil)
+
+// pagedesignOption allows management of the mutation configuration using functional options.
+type pagedesignOption func(*PageDesignMutation)
+
+// newPageDesignMutation creates new mutation for the PageDesign entity.
+func newPageDesignMutation(c config, op Op, opts ...pagedesignOption) *PageDesignMutation {
+	m := &PageDesignMutation{
+		config:        c,
+		op:            op,
+		typ:           TypePageDesign,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withPageDesignID sets the ID field of the mutation.
+func withPageDesignID(id string) pagedesignOption {
+	return func(m *PageDesignMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *PageDesign
+		)
+		m.oldValue = func(ctx context.Context) (*PageDesign, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().PageDesign.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withPageDesign sets the old PageDesign of the mutation.
+func withPageDesign(node *PageDesign) pagedesignOption {
+	return func(m *PageDesignMutation) {
+		m.oldValue = func(context.Context) (*PageDesign, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m PageDesignMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m PageDesignMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of PageDesign entities.
+func (m *PageDesignMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *PageDesignMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *PageDesignMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().PageDesign.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *PageDesignMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *PageDesignMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *PageDesignMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *PageDesignMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *PageDesignMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *PageDesignMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *PageDesignMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *PageDesignMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *PageDesignMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *PageDesignMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *PageDesignMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *PageDesignMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *PageDesignMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *PageDesignMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetSettings sets the "settings" field.
+func (m *PageDesignMutation) SetSettings(jm json.RawMessage) {
+	m.settings = &jm
+	m.appendsettings = nil
+}
+
+// Settings returns the value of the "settings" field in the mutation.
+func (m *PageDesignMutation) Settings() (r json.RawMessage, exists bool) {
+	v := m.settings
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSettings returns the old "settings" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldSettings(ctx context.Context) (v json.RawMessage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSettings is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSettings requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSettings: %w", err)
+	}
+	return oldValue.Settings, nil
+}
+
+// AppendSettings adds jm to the "settings" field.
+func (m *PageDesignMutation) AppendSettings(jm json.RawMessage) {
+	m.appendsettings = append(m.appendsettings, jm...)
+}
+
+// AppendedSettings returns the list of values that were appended to the "settings" field in this mutation.
+func (m *PageDesignMutation) AppendedSettings() (json.RawMessage, bool) {
+	if len(m.appendsettings) == 0 {
+		return nil, false
+	}
+	return m.appendsettings, true
+}
+
+// ResetSettings resets all changes to the "settings" field.
+func (m *PageDesignMutation) ResetSettings() {
+	m.settings = nil
+	m.appendsettings = nil
+}
+
+// SetLogo sets the "logo" field.
+func (m *PageDesignMutation) SetLogo(b []byte) {
+	m.logo = &b
+}
+
+// Logo returns the value of the "logo" field in the mutation.
+func (m *PageDesignMutation) Logo() (r []byte, exists bool) {
+	v := m.logo
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLogo returns the old "logo" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldLogo(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLogo is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLogo requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLogo: %w", err)
+	}
+	return oldValue.Logo, nil
+}
+
+// ClearLogo clears the value of the "logo" field.
+func (m *PageDesignMutation) ClearLogo() {
+	m.logo = nil
+	m.clearedFields[pagedesign.FieldLogo] = struct{}{}
+}
+
+// LogoCleared returns if the "logo" field was cleared in this mutation.
+func (m *PageDesignMutation) LogoCleared() bool {
+	_, ok := m.clearedFields[pagedesign.FieldLogo]
+	return ok
+}
+
+// ResetLogo resets all changes to the "logo" field.
+func (m *PageDesignMutation) ResetLogo() {
+	m.logo = nil
+	delete(m.clearedFields, pagedesign.FieldLogo)
+}
+
+// SetLogoType sets the "logo_type" field.
+func (m *PageDesignMutation) SetLogoType(s string) {
+	m.logo_type = &s
+}
+
+// LogoType returns the value of the "logo_type" field in the mutation.
+func (m *PageDesignMutation) LogoType() (r string, exists bool) {
+	v := m.logo_type
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLogoType returns the old "logo_type" field's value of the PageDesign entity.
+// If the PageDesign object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PageDesignMutation) OldLogoType(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLogoType is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLogoType requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLogoType: %w", err)
+	}
+	return oldValue.LogoType, nil
+}
+
+// ResetLogoType resets all changes to the "logo_type" field.
+func (m *PageDesignMutation) ResetLogoType() {
+	m.logo_type = nil
+}
+
+// Where appends a list predicates to the PageDesignMutation builder.
+func (m *PageDesignMutation) Where(ps ...predicate.PageDesign) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the PageDesignMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *PageDesignMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.PageDesign, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *PageDesignMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *PageDesignMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (PageDesign).
+func (m *PageDesignMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *PageDesignMutation) Fields() []string {
+	fields := make([]string, 0, 7)
+	if m.company_id != nil {
+		fields = append(fields, pagedesign.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, pagedesign.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, pagedesign.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, pagedesign.FieldVersion)
+	}
+	if m.settings != nil {
+		fields = append(fields, pagedesign.FieldSettings)
+	}
+	if m.logo != nil {
+		fields = append(fields, pagedesign.FieldLogo)
+	}
+	if m.logo_type != nil {
+		fields = append(fields, pagedesign.FieldLogoType)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *PageDesignMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case pagedesign.FieldCompanyID:
+		return m.CompanyID()
+	case pagedesign.FieldCreatedAt:
+		return m.CreatedAt()
+	case pagedesign.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case pagedesign.FieldVersion:
+		return m.Version()
+	case pagedesign.FieldSettings:
+		return m.Settings()
+	case pagedesign.FieldLogo:
+		return m.Logo()
+	case pagedesign.FieldLogoType:
+		return m.LogoType()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *PageDesignMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case pagedesign.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case pagedesign.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case pagedesign.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case pagedesign.FieldVersion:
+		return m.OldVersion(ctx)
+	case pagedesign.FieldSettings:
+		return m.OldSettings(ctx)
+	case pagedesign.FieldLogo:
+		return m.OldLogo(ctx)
+	case pagedesign.FieldLogoType:
+		return m.OldLogoType(ctx)
+	}
+	return nil, fmt.Errorf("unknown PageDesign field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PageDesignMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case pagedesign.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case pagedesign.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case pagedesign.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case pagedesign.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case pagedesign.FieldSettings:
+		v, ok := value.(json.RawMessage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSettings(v)
+		return nil
+	case pagedesign.FieldLogo:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLogo(v)
+		return nil
+	case pagedesign.FieldLogoType:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLogoType(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PageDesign field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *PageDesignMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, pagedesign.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *PageDesignMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case pagedesign.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PageDesignMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case pagedesign.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown PageDesign numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *PageDesignMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(pagedesign.FieldLogo) {
+		fields = append(fields, pagedesign.FieldLogo)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *PageDesignMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *PageDesignMutation) ClearField(name string) error {
+	switch name {
+	case pagedesign.FieldLogo:
+		m.ClearLogo()
+		return nil
+	}
+	return fmt.Errorf("unknown PageDesign nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *PageDesignMutation) ResetField(name string) error {
+	switch name {
+	case pagedesign.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case pagedesign.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case pagedesign.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case pagedesign.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case pagedesign.FieldSettings:
+		m.ResetSettings()
+		return nil
+	case pagedesign.FieldLogo:
+		m.ResetLogo()
+		return nil
+	case pagedesign.FieldLogoType:
+		m.ResetLogoType()
+		return nil
+	}
+	return fmt.Errorf("unknown PageDesign field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *PageDesignMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *PageDesignMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *PageDesignMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *PageDesignMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *PageDesignMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *PageDesignMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *PageDesignMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown PageDesign unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *PageDesignMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown PageDesign edge %s", name)
+}
+
 // SessionMutation represents an operation that mutates the Session nodes in the graph.
 type SessionMutation struct {
 	config
@@ -10531,6 +14854,7 @@ type SessionMutation struct {
 	agent_name    *string
 	user_id       *string
 	account       *string
+	grant_id      *string
 	created_at    *time.Time
 	last_used_at  *time.Time
 	ended_at      *time.Time
@@ -10824,6 +15148,42 @@ func (m *SessionMutation) ResetAccount() {
 	m.account = nil
 }
 
+// SetGrantID sets the "grant_id" field.
+func (m *SessionMutation) SetGrantID(s string) {
+	m.grant_id = &s
+}
+
+// GrantID returns the value of the "grant_id" field in the mutation.
+func (m *SessionMutation) GrantID() (r string, exists bool) {
+	v := m.grant_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldGrantID returns the old "grant_id" field's value of the Session entity.
+// If the Session object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SessionMutation) OldGrantID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldGrantID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldGrantID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldGrantID: %w", err)
+	}
+	return oldValue.GrantID, nil
+}
+
+// ResetGrantID resets all changes to the "grant_id" field.
+func (m *SessionMutation) ResetGrantID() {
+	m.grant_id = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *SessionMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -10979,7 +15339,7 @@ func (m *SessionMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SessionMutation) Fields() []string {
-	fields := make([]string, 0, 8)
+	fields := make([]string, 0, 9)
 	if m.company_id != nil {
 		fields = append(fields, session.FieldCompanyID)
 	}
@@ -10994,6 +15354,9 @@ func (m *SessionMutation) Fields() []string {
 	}
 	if m.account != nil {
 		fields = append(fields, session.FieldAccount)
+	}
+	if m.grant_id != nil {
+		fields = append(fields, session.FieldGrantID)
 	}
 	if m.created_at != nil {
 		fields = append(fields, session.FieldCreatedAt)
@@ -11022,6 +15385,8 @@ func (m *SessionMutation) Field(name string) (ent.Value, bool) {
 		return m.UserID()
 	case session.FieldAccount:
 		return m.Account()
+	case session.FieldGrantID:
+		return m.GrantID()
 	case session.FieldCreatedAt:
 		return m.CreatedAt()
 	case session.FieldLastUsedAt:
@@ -11047,6 +15412,8 @@ func (m *SessionMutation) OldField(ctx context.Context, name string) (ent.Value,
 		return m.OldUserID(ctx)
 	case session.FieldAccount:
 		return m.OldAccount(ctx)
+	case session.FieldGrantID:
+		return m.OldGrantID(ctx)
 	case session.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	case session.FieldLastUsedAt:
@@ -11096,6 +15463,13 @@ func (m *SessionMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetAccount(v)
+		return nil
+	case session.FieldGrantID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetGrantID(v)
 		return nil
 	case session.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -11191,6 +15565,9 @@ func (m *SessionMutation) ResetField(name string) error {
 	case session.FieldAccount:
 		m.ResetAccount()
 		return nil
+	case session.FieldGrantID:
+		m.ResetGrantID()
+		return nil
 	case session.FieldCreatedAt:
 		m.ResetCreatedAt()
 		return nil
@@ -11264,6 +15641,7 @@ type SessionTokenMutation struct {
 	resource      *string
 	scope         *string
 	signed_in     *bool
+	grant_id      *string
 	created_at    *time.Time
 	expires_at    *time.Time
 	revoked_at    *time.Time
@@ -11593,6 +15971,42 @@ func (m *SessionTokenMutation) ResetSignedIn() {
 	m.signed_in = nil
 }
 
+// SetGrantID sets the "grant_id" field.
+func (m *SessionTokenMutation) SetGrantID(s string) {
+	m.grant_id = &s
+}
+
+// GrantID returns the value of the "grant_id" field in the mutation.
+func (m *SessionTokenMutation) GrantID() (r string, exists bool) {
+	v := m.grant_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldGrantID returns the old "grant_id" field's value of the SessionToken entity.
+// If the SessionToken object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SessionTokenMutation) OldGrantID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldGrantID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldGrantID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldGrantID: %w", err)
+	}
+	return oldValue.GrantID, nil
+}
+
+// ResetGrantID resets all changes to the "grant_id" field.
+func (m *SessionTokenMutation) ResetGrantID() {
+	m.grant_id = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *SessionTokenMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -11748,7 +16162,7 @@ func (m *SessionTokenMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SessionTokenMutation) Fields() []string {
-	fields := make([]string, 0, 9)
+	fields := make([]string, 0, 10)
 	if m.company_id != nil {
 		fields = append(fields, sessiontoken.FieldCompanyID)
 	}
@@ -11766,6 +16180,9 @@ func (m *SessionTokenMutation) Fields() []string {
 	}
 	if m.signed_in != nil {
 		fields = append(fields, sessiontoken.FieldSignedIn)
+	}
+	if m.grant_id != nil {
+		fields = append(fields, sessiontoken.FieldGrantID)
 	}
 	if m.created_at != nil {
 		fields = append(fields, sessiontoken.FieldCreatedAt)
@@ -11796,6 +16213,8 @@ func (m *SessionTokenMutation) Field(name string) (ent.Value, bool) {
 		return m.Scope()
 	case sessiontoken.FieldSignedIn:
 		return m.SignedIn()
+	case sessiontoken.FieldGrantID:
+		return m.GrantID()
 	case sessiontoken.FieldCreatedAt:
 		return m.CreatedAt()
 	case sessiontoken.FieldExpiresAt:
@@ -11823,6 +16242,8 @@ func (m *SessionTokenMutation) OldField(ctx context.Context, name string) (ent.V
 		return m.OldScope(ctx)
 	case sessiontoken.FieldSignedIn:
 		return m.OldSignedIn(ctx)
+	case sessiontoken.FieldGrantID:
+		return m.OldGrantID(ctx)
 	case sessiontoken.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	case sessiontoken.FieldExpiresAt:
@@ -11879,6 +16300,13 @@ func (m *SessionTokenMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetSignedIn(v)
+		return nil
+	case sessiontoken.FieldGrantID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetGrantID(v)
 		return nil
 	case sessiontoken.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -11977,6 +16405,9 @@ func (m *SessionTokenMutation) ResetField(name string) error {
 	case sessiontoken.FieldSignedIn:
 		m.ResetSignedIn()
 		return nil
+	case sessiontoken.FieldGrantID:
+		m.ResetGrantID()
+		return nil
 	case sessiontoken.FieldCreatedAt:
 		m.ResetCreatedAt()
 		return nil
@@ -12036,6 +16467,2915 @@ func (m *SessionTokenMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *SessionTokenMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown SessionToken edge %s", name)
+}
+
+// SignInMutation represents an operation that mutates the SignIn nodes in the graph.
+type SignInMutation struct {
+	config
+	op               Op
+	typ              string
+	id               *string
+	company_id       *string
+	kind             *signin.Kind
+	stage            *signin.Stage
+	client_id        *string
+	agent_name       *string
+	agent_logo_uri   *string
+	scope            *string
+	ui_locale        *string
+	redirect_uri     *string
+	state            *string
+	code_challenge   *string
+	device_id        *string
+	session_id       *string
+	user_id          *string
+	browser_hash     *string
+	upstream_hash    *string
+	sealed           *[]byte
+	account          *string
+	account_label    *string
+	code_sent_to     *string
+	code_attempts    *int
+	addcode_attempts *int
+	created_at       *time.Time
+	expires_at       *time.Time
+	version          *int64
+	addversion       *int64
+	clearedFields    map[string]struct{}
+	done             bool
+	oldValue         func(context.Context) (*SignIn, error)
+	predicates       []predicate.SignIn
+}
+
+var _ ent.Mutation = (*SignInMutation)(nil)
+
+// signinOption allows management of the mutation configuration using functional options.
+type signinOption func(*SignInMutation)
+
+// newSignInMutation creates new mutation for the SignIn entity.
+func newSignInMutation(c config, op Op, opts ...signinOption) *SignInMutation {
+	m := &SignInMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeSignIn,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withSignInID sets the ID field of the mutation.
+func withSignInID(id string) signinOption {
+	return func(m *SignInMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *SignIn
+		)
+		m.oldValue = func(ctx context.Context) (*SignIn, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().SignIn.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withSignIn sets the old SignIn of the mutation.
+func withSignIn(node *SignIn) signinOption {
+	return func(m *SignInMutation) {
+		m.oldValue = func(context.Context) (*SignIn, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m SignInMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m SignInMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of SignIn entities.
+func (m *SignInMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *SignInMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *SignInMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().SignIn.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *SignInMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *SignInMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *SignInMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetKind sets the "kind" field.
+func (m *SignInMutation) SetKind(s signin.Kind) {
+	m.kind = &s
+}
+
+// Kind returns the value of the "kind" field in the mutation.
+func (m *SignInMutation) Kind() (r signin.Kind, exists bool) {
+	v := m.kind
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldKind returns the old "kind" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldKind(ctx context.Context) (v signin.Kind, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldKind is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldKind requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldKind: %w", err)
+	}
+	return oldValue.Kind, nil
+}
+
+// ResetKind resets all changes to the "kind" field.
+func (m *SignInMutation) ResetKind() {
+	m.kind = nil
+}
+
+// SetStage sets the "stage" field.
+func (m *SignInMutation) SetStage(s signin.Stage) {
+	m.stage = &s
+}
+
+// Stage returns the value of the "stage" field in the mutation.
+func (m *SignInMutation) Stage() (r signin.Stage, exists bool) {
+	v := m.stage
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldStage returns the old "stage" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldStage(ctx context.Context) (v signin.Stage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldStage is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldStage requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldStage: %w", err)
+	}
+	return oldValue.Stage, nil
+}
+
+// ResetStage resets all changes to the "stage" field.
+func (m *SignInMutation) ResetStage() {
+	m.stage = nil
+}
+
+// SetClientID sets the "client_id" field.
+func (m *SignInMutation) SetClientID(s string) {
+	m.client_id = &s
+}
+
+// ClientID returns the value of the "client_id" field in the mutation.
+func (m *SignInMutation) ClientID() (r string, exists bool) {
+	v := m.client_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldClientID returns the old "client_id" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldClientID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldClientID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldClientID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldClientID: %w", err)
+	}
+	return oldValue.ClientID, nil
+}
+
+// ResetClientID resets all changes to the "client_id" field.
+func (m *SignInMutation) ResetClientID() {
+	m.client_id = nil
+}
+
+// SetAgentName sets the "agent_name" field.
+func (m *SignInMutation) SetAgentName(s string) {
+	m.agent_name = &s
+}
+
+// AgentName returns the value of the "agent_name" field in the mutation.
+func (m *SignInMutation) AgentName() (r string, exists bool) {
+	v := m.agent_name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAgentName returns the old "agent_name" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldAgentName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAgentName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAgentName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAgentName: %w", err)
+	}
+	return oldValue.AgentName, nil
+}
+
+// ResetAgentName resets all changes to the "agent_name" field.
+func (m *SignInMutation) ResetAgentName() {
+	m.agent_name = nil
+}
+
+// SetAgentLogoURI sets the "agent_logo_uri" field.
+func (m *SignInMutation) SetAgentLogoURI(s string) {
+	m.agent_logo_uri = &s
+}
+
+// AgentLogoURI returns the value of the "agent_logo_uri" field in the mutation.
+func (m *SignInMutation) AgentLogoURI() (r string, exists bool) {
+	v := m.agent_logo_uri
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAgentLogoURI returns the old "agent_logo_uri" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldAgentLogoURI(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAgentLogoURI is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAgentLogoURI requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAgentLogoURI: %w", err)
+	}
+	return oldValue.AgentLogoURI, nil
+}
+
+// ResetAgentLogoURI resets all changes to the "agent_logo_uri" field.
+func (m *SignInMutation) ResetAgentLogoURI() {
+	m.agent_logo_uri = nil
+}
+
+// SetScope sets the "scope" field.
+func (m *SignInMutation) SetScope(s string) {
+	m.scope = &s
+}
+
+// Scope returns the value of the "scope" field in the mutation.
+func (m *SignInMutation) Scope() (r string, exists bool) {
+	v := m.scope
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldScope returns the old "scope" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldScope(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldScope is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldScope requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldScope: %w", err)
+	}
+	return oldValue.Scope, nil
+}
+
+// ResetScope resets all changes to the "scope" field.
+func (m *SignInMutation) ResetScope() {
+	m.scope = nil
+}
+
+// SetUILocale sets the "ui_locale" field.
+func (m *SignInMutation) SetUILocale(s string) {
+	m.ui_locale = &s
+}
+
+// UILocale returns the value of the "ui_locale" field in the mutation.
+func (m *SignInMutation) UILocale() (r string, exists bool) {
+	v := m.ui_locale
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUILocale returns the old "ui_locale" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldUILocale(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUILocale is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUILocale requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUILocale: %w", err)
+	}
+	return oldValue.UILocale, nil
+}
+
+// ResetUILocale resets all changes to the "ui_locale" field.
+func (m *SignInMutation) ResetUILocale() {
+	m.ui_locale = nil
+}
+
+// SetRedirectURI sets the "redirect_uri" field.
+func (m *SignInMutation) SetRedirectURI(s string) {
+	m.redirect_uri = &s
+}
+
+// RedirectURI returns the value of the "redirect_uri" field in the mutation.
+func (m *SignInMutation) RedirectURI() (r string, exists bool) {
+	v := m.redirect_uri
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRedirectURI returns the old "redirect_uri" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldRedirectURI(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRedirectURI is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRedirectURI requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRedirectURI: %w", err)
+	}
+	return oldValue.RedirectURI, nil
+}
+
+// ResetRedirectURI resets all changes to the "redirect_uri" field.
+func (m *SignInMutation) ResetRedirectURI() {
+	m.redirect_uri = nil
+}
+
+// SetState sets the "state" field.
+func (m *SignInMutation) SetState(s string) {
+	m.state = &s
+}
+
+// State returns the value of the "state" field in the mutation.
+func (m *SignInMutation) State() (r string, exists bool) {
+	v := m.state
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldState returns the old "state" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldState(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldState is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldState requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldState: %w", err)
+	}
+	return oldValue.State, nil
+}
+
+// ResetState resets all changes to the "state" field.
+func (m *SignInMutation) ResetState() {
+	m.state = nil
+}
+
+// SetCodeChallenge sets the "code_challenge" field.
+func (m *SignInMutation) SetCodeChallenge(s string) {
+	m.code_challenge = &s
+}
+
+// CodeChallenge returns the value of the "code_challenge" field in the mutation.
+func (m *SignInMutation) CodeChallenge() (r string, exists bool) {
+	v := m.code_challenge
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCodeChallenge returns the old "code_challenge" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldCodeChallenge(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCodeChallenge is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCodeChallenge requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCodeChallenge: %w", err)
+	}
+	return oldValue.CodeChallenge, nil
+}
+
+// ResetCodeChallenge resets all changes to the "code_challenge" field.
+func (m *SignInMutation) ResetCodeChallenge() {
+	m.code_challenge = nil
+}
+
+// SetDeviceID sets the "device_id" field.
+func (m *SignInMutation) SetDeviceID(s string) {
+	m.device_id = &s
+}
+
+// DeviceID returns the value of the "device_id" field in the mutation.
+func (m *SignInMutation) DeviceID() (r string, exists bool) {
+	v := m.device_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDeviceID returns the old "device_id" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldDeviceID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDeviceID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDeviceID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDeviceID: %w", err)
+	}
+	return oldValue.DeviceID, nil
+}
+
+// ResetDeviceID resets all changes to the "device_id" field.
+func (m *SignInMutation) ResetDeviceID() {
+	m.device_id = nil
+}
+
+// SetSessionID sets the "session_id" field.
+func (m *SignInMutation) SetSessionID(s string) {
+	m.session_id = &s
+}
+
+// SessionID returns the value of the "session_id" field in the mutation.
+func (m *SignInMutation) SessionID() (r string, exists bool) {
+	v := m.session_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSessionID returns the old "session_id" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldSessionID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSessionID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSessionID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSessionID: %w", err)
+	}
+	return oldValue.SessionID, nil
+}
+
+// ResetSessionID resets all changes to the "session_id" field.
+func (m *SignInMutation) ResetSessionID() {
+	m.session_id = nil
+}
+
+// SetUserID sets the "user_id" field.
+func (m *SignInMutation) SetUserID(s string) {
+	m.user_id = &s
+}
+
+// UserID returns the value of the "user_id" field in the mutation.
+func (m *SignInMutation) UserID() (r string, exists bool) {
+	v := m.user_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUserID returns the old "user_id" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldUserID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUserID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUserID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUserID: %w", err)
+	}
+	return oldValue.UserID, nil
+}
+
+// ResetUserID resets all changes to the "user_id" field.
+func (m *SignInMutation) ResetUserID() {
+	m.user_id = nil
+}
+
+// SetBrowserHash sets the "browser_hash" field.
+func (m *SignInMutation) SetBrowserHash(s string) {
+	m.browser_hash = &s
+}
+
+// BrowserHash returns the value of the "browser_hash" field in the mutation.
+func (m *SignInMutation) BrowserHash() (r string, exists bool) {
+	v := m.browser_hash
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldBrowserHash returns the old "browser_hash" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldBrowserHash(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldBrowserHash is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldBrowserHash requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldBrowserHash: %w", err)
+	}
+	return oldValue.BrowserHash, nil
+}
+
+// ResetBrowserHash resets all changes to the "browser_hash" field.
+func (m *SignInMutation) ResetBrowserHash() {
+	m.browser_hash = nil
+}
+
+// SetUpstreamHash sets the "upstream_hash" field.
+func (m *SignInMutation) SetUpstreamHash(s string) {
+	m.upstream_hash = &s
+}
+
+// UpstreamHash returns the value of the "upstream_hash" field in the mutation.
+func (m *SignInMutation) UpstreamHash() (r string, exists bool) {
+	v := m.upstream_hash
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpstreamHash returns the old "upstream_hash" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldUpstreamHash(ctx context.Context) (v *string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpstreamHash is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpstreamHash requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpstreamHash: %w", err)
+	}
+	return oldValue.UpstreamHash, nil
+}
+
+// ClearUpstreamHash clears the value of the "upstream_hash" field.
+func (m *SignInMutation) ClearUpstreamHash() {
+	m.upstream_hash = nil
+	m.clearedFields[signin.FieldUpstreamHash] = struct{}{}
+}
+
+// UpstreamHashCleared returns if the "upstream_hash" field was cleared in this mutation.
+func (m *SignInMutation) UpstreamHashCleared() bool {
+	_, ok := m.clearedFields[signin.FieldUpstreamHash]
+	return ok
+}
+
+// ResetUpstreamHash resets all changes to the "upstream_hash" field.
+func (m *SignInMutation) ResetUpstreamHash() {
+	m.upstream_hash = nil
+	delete(m.clearedFields, signin.FieldUpstreamHash)
+}
+
+// SetSealed sets the "sealed" field.
+func (m *SignInMutation) SetSealed(b []byte) {
+	m.sealed = &b
+}
+
+// Sealed returns the value of the "sealed" field in the mutation.
+func (m *SignInMutation) Sealed() (r []byte, exists bool) {
+	v := m.sealed
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSealed returns the old "sealed" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldSealed(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSealed is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSealed requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSealed: %w", err)
+	}
+	return oldValue.Sealed, nil
+}
+
+// ClearSealed clears the value of the "sealed" field.
+func (m *SignInMutation) ClearSealed() {
+	m.sealed = nil
+	m.clearedFields[signin.FieldSealed] = struct{}{}
+}
+
+// SealedCleared returns if the "sealed" field was cleared in this mutation.
+func (m *SignInMutation) SealedCleared() bool {
+	_, ok := m.clearedFields[signin.FieldSealed]
+	return ok
+}
+
+// ResetSealed resets all changes to the "sealed" field.
+func (m *SignInMutation) ResetSealed() {
+	m.sealed = nil
+	delete(m.clearedFields, signin.FieldSealed)
+}
+
+// SetAccount sets the "account" field.
+func (m *SignInMutation) SetAccount(s string) {
+	m.account = &s
+}
+
+// Account returns the value of the "account" field in the mutation.
+func (m *SignInMutation) Account() (r string, exists bool) {
+	v := m.account
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccount returns the old "account" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldAccount(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccount: %w", err)
+	}
+	return oldValue.Account, nil
+}
+
+// ResetAccount resets all changes to the "account" field.
+func (m *SignInMutation) ResetAccount() {
+	m.account = nil
+}
+
+// SetAccountLabel sets the "account_label" field.
+func (m *SignInMutation) SetAccountLabel(s string) {
+	m.account_label = &s
+}
+
+// AccountLabel returns the value of the "account_label" field in the mutation.
+func (m *SignInMutation) AccountLabel() (r string, exists bool) {
+	v := m.account_label
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAccountLabel returns the old "account_label" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldAccountLabel(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAccountLabel is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAccountLabel requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAccountLabel: %w", err)
+	}
+	return oldValue.AccountLabel, nil
+}
+
+// ResetAccountLabel resets all changes to the "account_label" field.
+func (m *SignInMutation) ResetAccountLabel() {
+	m.account_label = nil
+}
+
+// SetCodeSentTo sets the "code_sent_to" field.
+func (m *SignInMutation) SetCodeSentTo(s string) {
+	m.code_sent_to = &s
+}
+
+// CodeSentTo returns the value of the "code_sent_to" field in the mutation.
+func (m *SignInMutation) CodeSentTo() (r string, exists bool) {
+	v := m.code_sent_to
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCodeSentTo returns the old "code_sent_to" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldCodeSentTo(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCodeSentTo is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCodeSentTo requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCodeSentTo: %w", err)
+	}
+	return oldValue.CodeSentTo, nil
+}
+
+// ResetCodeSentTo resets all changes to the "code_sent_to" field.
+func (m *SignInMutation) ResetCodeSentTo() {
+	m.code_sent_to = nil
+}
+
+// SetCodeAttempts sets the "code_attempts" field.
+func (m *SignInMutation) SetCodeAttempts(i int) {
+	m.code_attempts = &i
+	m.addcode_attempts = nil
+}
+
+// CodeAttempts returns the value of the "code_attempts" field in the mutation.
+func (m *SignInMutation) CodeAttempts() (r int, exists bool) {
+	v := m.code_attempts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCodeAttempts returns the old "code_attempts" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldCodeAttempts(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCodeAttempts is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCodeAttempts requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCodeAttempts: %w", err)
+	}
+	return oldValue.CodeAttempts, nil
+}
+
+// AddCodeAttempts adds i to the "code_attempts" field.
+func (m *SignInMutation) AddCodeAttempts(i int) {
+	if m.addcode_attempts != nil {
+		*m.addcode_attempts += i
+	} else {
+		m.addcode_attempts = &i
+	}
+}
+
+// AddedCodeAttempts returns the value that was added to the "code_attempts" field in this mutation.
+func (m *SignInMutation) AddedCodeAttempts() (r int, exists bool) {
+	v := m.addcode_attempts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetCodeAttempts resets all changes to the "code_attempts" field.
+func (m *SignInMutation) ResetCodeAttempts() {
+	m.code_attempts = nil
+	m.addcode_attempts = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *SignInMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *SignInMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *SignInMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetExpiresAt sets the "expires_at" field.
+func (m *SignInMutation) SetExpiresAt(t time.Time) {
+	m.expires_at = &t
+}
+
+// ExpiresAt returns the value of the "expires_at" field in the mutation.
+func (m *SignInMutation) ExpiresAt() (r time.Time, exists bool) {
+	v := m.expires_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExpiresAt returns the old "expires_at" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldExpiresAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExpiresAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExpiresAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExpiresAt: %w", err)
+	}
+	return oldValue.ExpiresAt, nil
+}
+
+// ResetExpiresAt resets all changes to the "expires_at" field.
+func (m *SignInMutation) ResetExpiresAt() {
+	m.expires_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *SignInMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *SignInMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *SignInMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *SignInMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *SignInMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// Where appends a list predicates to the SignInMutation builder.
+func (m *SignInMutation) Where(ps ...predicate.SignIn) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the SignInMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *SignInMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.SignIn, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *SignInMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *SignInMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (SignIn).
+func (m *SignInMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *SignInMutation) Fields() []string {
+	fields := make([]string, 0, 24)
+	if m.company_id != nil {
+		fields = append(fields, signin.FieldCompanyID)
+	}
+	if m.kind != nil {
+		fields = append(fields, signin.FieldKind)
+	}
+	if m.stage != nil {
+		fields = append(fields, signin.FieldStage)
+	}
+	if m.client_id != nil {
+		fields = append(fields, signin.FieldClientID)
+	}
+	if m.agent_name != nil {
+		fields = append(fields, signin.FieldAgentName)
+	}
+	if m.agent_logo_uri != nil {
+		fields = append(fields, signin.FieldAgentLogoURI)
+	}
+	if m.scope != nil {
+		fields = append(fields, signin.FieldScope)
+	}
+	if m.ui_locale != nil {
+		fields = append(fields, signin.FieldUILocale)
+	}
+	if m.redirect_uri != nil {
+		fields = append(fields, signin.FieldRedirectURI)
+	}
+	if m.state != nil {
+		fields = append(fields, signin.FieldState)
+	}
+	if m.code_challenge != nil {
+		fields = append(fields, signin.FieldCodeChallenge)
+	}
+	if m.device_id != nil {
+		fields = append(fields, signin.FieldDeviceID)
+	}
+	if m.session_id != nil {
+		fields = append(fields, signin.FieldSessionID)
+	}
+	if m.user_id != nil {
+		fields = append(fields, signin.FieldUserID)
+	}
+	if m.browser_hash != nil {
+		fields = append(fields, signin.FieldBrowserHash)
+	}
+	if m.upstream_hash != nil {
+		fields = append(fields, signin.FieldUpstreamHash)
+	}
+	if m.sealed != nil {
+		fields = append(fields, signin.FieldSealed)
+	}
+	if m.account != nil {
+		fields = append(fields, signin.FieldAccount)
+	}
+	if m.account_label != nil {
+		fields = append(fields, signin.FieldAccountLabel)
+	}
+	if m.code_sent_to != nil {
+		fields = append(fields, signin.FieldCodeSentTo)
+	}
+	if m.code_attempts != nil {
+		fields = append(fields, signin.FieldCodeAttempts)
+	}
+	if m.created_at != nil {
+		fields = append(fields, signin.FieldCreatedAt)
+	}
+	if m.expires_at != nil {
+		fields = append(fields, signin.FieldExpiresAt)
+	}
+	if m.version != nil {
+		fields = append(fields, signin.FieldVersion)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *SignInMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case signin.FieldCompanyID:
+		return m.CompanyID()
+	case signin.FieldKind:
+		return m.Kind()
+	case signin.FieldStage:
+		return m.Stage()
+	case signin.FieldClientID:
+		return m.ClientID()
+	case signin.FieldAgentName:
+		return m.AgentName()
+	case signin.FieldAgentLogoURI:
+		return m.AgentLogoURI()
+	case signin.FieldScope:
+		return m.Scope()
+	case signin.FieldUILocale:
+		return m.UILocale()
+	case signin.FieldRedirectURI:
+		return m.RedirectURI()
+	case signin.FieldState:
+		return m.State()
+	case signin.FieldCodeChallenge:
+		return m.CodeChallenge()
+	case signin.FieldDeviceID:
+		return m.DeviceID()
+	case signin.FieldSessionID:
+		return m.SessionID()
+	case signin.FieldUserID:
+		return m.UserID()
+	case signin.FieldBrowserHash:
+		return m.BrowserHash()
+	case signin.FieldUpstreamHash:
+		return m.UpstreamHash()
+	case signin.FieldSealed:
+		return m.Sealed()
+	case signin.FieldAccount:
+		return m.Account()
+	case signin.FieldAccountLabel:
+		return m.AccountLabel()
+	case signin.FieldCodeSentTo:
+		return m.CodeSentTo()
+	case signin.FieldCodeAttempts:
+		return m.CodeAttempts()
+	case signin.FieldCreatedAt:
+		return m.CreatedAt()
+	case signin.FieldExpiresAt:
+		return m.ExpiresAt()
+	case signin.FieldVersion:
+		return m.Version()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *SignInMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case signin.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case signin.FieldKind:
+		return m.OldKind(ctx)
+	case signin.FieldStage:
+		return m.OldStage(ctx)
+	case signin.FieldClientID:
+		return m.OldClientID(ctx)
+	case signin.FieldAgentName:
+		return m.OldAgentName(ctx)
+	case signin.FieldAgentLogoURI:
+		return m.OldAgentLogoURI(ctx)
+	case signin.FieldScope:
+		return m.OldScope(ctx)
+	case signin.FieldUILocale:
+		return m.OldUILocale(ctx)
+	case signin.FieldRedirectURI:
+		return m.OldRedirectURI(ctx)
+	case signin.FieldState:
+		return m.OldState(ctx)
+	case signin.FieldCodeChallenge:
+		return m.OldCodeChallenge(ctx)
+	case signin.FieldDeviceID:
+		return m.OldDeviceID(ctx)
+	case signin.FieldSessionID:
+		return m.OldSessionID(ctx)
+	case signin.FieldUserID:
+		return m.OldUserID(ctx)
+	case signin.FieldBrowserHash:
+		return m.OldBrowserHash(ctx)
+	case signin.FieldUpstreamHash:
+		return m.OldUpstreamHash(ctx)
+	case signin.FieldSealed:
+		return m.OldSealed(ctx)
+	case signin.FieldAccount:
+		return m.OldAccount(ctx)
+	case signin.FieldAccountLabel:
+		return m.OldAccountLabel(ctx)
+	case signin.FieldCodeSentTo:
+		return m.OldCodeSentTo(ctx)
+	case signin.FieldCodeAttempts:
+		return m.OldCodeAttempts(ctx)
+	case signin.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case signin.FieldExpiresAt:
+		return m.OldExpiresAt(ctx)
+	case signin.FieldVersion:
+		return m.OldVersion(ctx)
+	}
+	return nil, fmt.Errorf("unknown SignIn field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SignInMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case signin.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case signin.FieldKind:
+		v, ok := value.(signin.Kind)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetKind(v)
+		return nil
+	case signin.FieldStage:
+		v, ok := value.(signin.Stage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetStage(v)
+		return nil
+	case signin.FieldClientID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetClientID(v)
+		return nil
+	case signin.FieldAgentName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAgentName(v)
+		return nil
+	case signin.FieldAgentLogoURI:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAgentLogoURI(v)
+		return nil
+	case signin.FieldScope:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetScope(v)
+		return nil
+	case signin.FieldUILocale:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUILocale(v)
+		return nil
+	case signin.FieldRedirectURI:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRedirectURI(v)
+		return nil
+	case signin.FieldState:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetState(v)
+		return nil
+	case signin.FieldCodeChallenge:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCodeChallenge(v)
+		return nil
+	case signin.FieldDeviceID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDeviceID(v)
+		return nil
+	case signin.FieldSessionID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSessionID(v)
+		return nil
+	case signin.FieldUserID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUserID(v)
+		return nil
+	case signin.FieldBrowserHash:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetBrowserHash(v)
+		return nil
+	case signin.FieldUpstreamHash:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpstreamHash(v)
+		return nil
+	case signin.FieldSealed:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSealed(v)
+		return nil
+	case signin.FieldAccount:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccount(v)
+		return nil
+	case signin.FieldAccountLabel:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAccountLabel(v)
+		return nil
+	case signin.FieldCodeSentTo:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCodeSentTo(v)
+		return nil
+	case signin.FieldCodeAttempts:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCodeAttempts(v)
+		return nil
+	case signin.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case signin.FieldExpiresAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExpiresAt(v)
+		return nil
+	case signin.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown SignIn field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *SignInMutation) AddedFields() []string {
+	var fields []string
+	if m.addcode_attempts != nil {
+		fields = append(fields, signin.FieldCodeAttempts)
+	}
+	if m.addversion != nil {
+		fields = append(fields, signin.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *SignInMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case signin.FieldCodeAttempts:
+		return m.AddedCodeAttempts()
+	case signin.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SignInMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case signin.FieldCodeAttempts:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddCodeAttempts(v)
+		return nil
+	case signin.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown SignIn numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *SignInMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(signin.FieldUpstreamHash) {
+		fields = append(fields, signin.FieldUpstreamHash)
+	}
+	if m.FieldCleared(signin.FieldSealed) {
+		fields = append(fields, signin.FieldSealed)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *SignInMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *SignInMutation) ClearField(name string) error {
+	switch name {
+	case signin.FieldUpstreamHash:
+		m.ClearUpstreamHash()
+		return nil
+	case signin.FieldSealed:
+		m.ClearSealed()
+		return nil
+	}
+	return fmt.Errorf("unknown SignIn nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *SignInMutation) ResetField(name string) error {
+	switch name {
+	case signin.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case signin.FieldKind:
+		m.ResetKind()
+		return nil
+	case signin.FieldStage:
+		m.ResetStage()
+		return nil
+	case signin.FieldClientID:
+		m.ResetClientID()
+		return nil
+	case signin.FieldAgentName:
+		m.ResetAgentName()
+		return nil
+	case signin.FieldAgentLogoURI:
+		m.ResetAgentLogoURI()
+		return nil
+	case signin.FieldScope:
+		m.ResetScope()
+		return nil
+	case signin.FieldUILocale:
+		m.ResetUILocale()
+		return nil
+	case signin.FieldRedirectURI:
+		m.ResetRedirectURI()
+		return nil
+	case signin.FieldState:
+		m.ResetState()
+		return nil
+	case signin.FieldCodeChallenge:
+		m.ResetCodeChallenge()
+		return nil
+	case signin.FieldDeviceID:
+		m.ResetDeviceID()
+		return nil
+	case signin.FieldSessionID:
+		m.ResetSessionID()
+		return nil
+	case signin.FieldUserID:
+		m.ResetUserID()
+		return nil
+	case signin.FieldBrowserHash:
+		m.ResetBrowserHash()
+		return nil
+	case signin.FieldUpstreamHash:
+		m.ResetUpstreamHash()
+		return nil
+	case signin.FieldSealed:
+		m.ResetSealed()
+		return nil
+	case signin.FieldAccount:
+		m.ResetAccount()
+		return nil
+	case signin.FieldAccountLabel:
+		m.ResetAccountLabel()
+		return nil
+	case signin.FieldCodeSentTo:
+		m.ResetCodeSentTo()
+		return nil
+	case signin.FieldCodeAttempts:
+		m.ResetCodeAttempts()
+		return nil
+	case signin.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case signin.FieldExpiresAt:
+		m.ResetExpiresAt()
+		return nil
+	case signin.FieldVersion:
+		m.ResetVersion()
+		return nil
+	}
+	return fmt.Errorf("unknown SignIn field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *SignInMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *SignInMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *SignInMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *SignInMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *SignInMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *SignInMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *SignInMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown SignIn unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *SignInMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown SignIn edge %s", name)
+}
+
+// SignInAttemptMutation represents an operation that mutates the SignInAttempt nodes in the graph.
+type SignInAttemptMutation struct {
+	config
+	op             Op
+	typ            string
+	id             *string
+	company_id     *string
+	count          *int
+	addcount       *int
+	window_ends_at *time.Time
+	clearedFields  map[string]struct{}
+	done           bool
+	oldValue       func(context.Context) (*SignInAttempt, error)
+	predicates     []predicate.SignInAttempt
+}
+
+var _ ent.Mutation = (*SignInAttemptMutation)(nil)
+
+// signinattemptOption allows management of the mutation configuration using functional options.
+type signinattemptOption func(*SignInAttemptMutation)
+
+// newSignInAttemptMutation creates new mutation for the SignInAttempt entity.
+func newSignInAttemptMutation(c config, op Op, opts ...signinattemptOption) *SignInAttemptMutation {
+	m := &SignInAttemptMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeSignInAttempt,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withSignInAttemptID sets the ID field of the mutation.
+func withSignInAttemptID(id string) signinattemptOption {
+	return func(m *SignInAttemptMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *SignInAttempt
+		)
+		m.oldValue = func(ctx context.Context) (*SignInAttempt, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().SignInAttempt.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withSignInAttempt sets the old SignInAttempt of the mutation.
+func withSignInAttempt(node *SignInAttempt) signinattemptOption {
+	return func(m *SignInAttemptMutation) {
+		m.oldValue = func(context.Context) (*SignInAttempt, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m SignInAttemptMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m SignInAttemptMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of SignInAttempt entities.
+func (m *SignInAttemptMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *SignInAttemptMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *SignInAttemptMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().SignInAttempt.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *SignInAttemptMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *SignInAttemptMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the SignInAttempt entity.
+// If the SignInAttempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInAttemptMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *SignInAttemptMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCount sets the "count" field.
+func (m *SignInAttemptMutation) SetCount(i int) {
+	m.count = &i
+	m.addcount = nil
+}
+
+// Count returns the value of the "count" field in the mutation.
+func (m *SignInAttemptMutation) Count() (r int, exists bool) {
+	v := m.count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCount returns the old "count" field's value of the SignInAttempt entity.
+// If the SignInAttempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInAttemptMutation) OldCount(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCount: %w", err)
+	}
+	return oldValue.Count, nil
+}
+
+// AddCount adds i to the "count" field.
+func (m *SignInAttemptMutation) AddCount(i int) {
+	if m.addcount != nil {
+		*m.addcount += i
+	} else {
+		m.addcount = &i
+	}
+}
+
+// AddedCount returns the value that was added to the "count" field in this mutation.
+func (m *SignInAttemptMutation) AddedCount() (r int, exists bool) {
+	v := m.addcount
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetCount resets all changes to the "count" field.
+func (m *SignInAttemptMutation) ResetCount() {
+	m.count = nil
+	m.addcount = nil
+}
+
+// SetWindowEndsAt sets the "window_ends_at" field.
+func (m *SignInAttemptMutation) SetWindowEndsAt(t time.Time) {
+	m.window_ends_at = &t
+}
+
+// WindowEndsAt returns the value of the "window_ends_at" field in the mutation.
+func (m *SignInAttemptMutation) WindowEndsAt() (r time.Time, exists bool) {
+	v := m.window_ends_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldWindowEndsAt returns the old "window_ends_at" field's value of the SignInAttempt entity.
+// If the SignInAttempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInAttemptMutation) OldWindowEndsAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldWindowEndsAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldWindowEndsAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldWindowEndsAt: %w", err)
+	}
+	return oldValue.WindowEndsAt, nil
+}
+
+// ResetWindowEndsAt resets all changes to the "window_ends_at" field.
+func (m *SignInAttemptMutation) ResetWindowEndsAt() {
+	m.window_ends_at = nil
+}
+
+// Where appends a list predicates to the SignInAttemptMutation builder.
+func (m *SignInAttemptMutation) Where(ps ...predicate.SignInAttempt) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the SignInAttemptMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *SignInAttemptMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.SignInAttempt, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *SignInAttemptMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *SignInAttemptMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (SignInAttempt).
+func (m *SignInAttemptMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *SignInAttemptMutation) Fields() []string {
+	fields := make([]string, 0, 3)
+	if m.company_id != nil {
+		fields = append(fields, signinattempt.FieldCompanyID)
+	}
+	if m.count != nil {
+		fields = append(fields, signinattempt.FieldCount)
+	}
+	if m.window_ends_at != nil {
+		fields = append(fields, signinattempt.FieldWindowEndsAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *SignInAttemptMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case signinattempt.FieldCompanyID:
+		return m.CompanyID()
+	case signinattempt.FieldCount:
+		return m.Count()
+	case signinattempt.FieldWindowEndsAt:
+		return m.WindowEndsAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *SignInAttemptMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case signinattempt.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case signinattempt.FieldCount:
+		return m.OldCount(ctx)
+	case signinattempt.FieldWindowEndsAt:
+		return m.OldWindowEndsAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown SignInAttempt field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SignInAttemptMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case signinattempt.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case signinattempt.FieldCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCount(v)
+		return nil
+	case signinattempt.FieldWindowEndsAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetWindowEndsAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown SignInAttempt field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *SignInAttemptMutation) AddedFields() []string {
+	var fields []string
+	if m.addcount != nil {
+		fields = append(fields, signinattempt.FieldCount)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *SignInAttemptMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case signinattempt.FieldCount:
+		return m.AddedCount()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SignInAttemptMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case signinattempt.FieldCount:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddCount(v)
+		return nil
+	}
+	return fmt.Errorf("unknown SignInAttempt numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *SignInAttemptMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *SignInAttemptMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *SignInAttemptMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown SignInAttempt nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *SignInAttemptMutation) ResetField(name string) error {
+	switch name {
+	case signinattempt.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case signinattempt.FieldCount:
+		m.ResetCount()
+		return nil
+	case signinattempt.FieldWindowEndsAt:
+		m.ResetWindowEndsAt()
+		return nil
+	}
+	return fmt.Errorf("unknown SignInAttempt field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *SignInAttemptMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *SignInAttemptMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *SignInAttemptMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *SignInAttemptMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *SignInAttemptMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *SignInAttemptMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *SignInAttemptMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown SignInAttempt unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *SignInAttemptMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown SignInAttempt edge %s", name)
+}
+
+// SignInConnectionMutation represents an operation that mutates the SignInConnection nodes in the graph.
+type SignInConnectionMutation struct {
+	config
+	op              Op
+	typ             string
+	id              *string
+	company_id      *string
+	created_at      *time.Time
+	updated_at      *time.Time
+	version         *int64
+	addversion      *int64
+	settings        *json.RawMessage
+	appendsettings  json.RawMessage
+	sealed_secret   *[]byte
+	sealed_accounts *[]byte
+	clearedFields   map[string]struct{}
+	done            bool
+	oldValue        func(context.Context) (*SignInConnection, error)
+	predicates      []predicate.SignInConnection
+}
+
+var _ ent.Mutation = (*SignInConnectionMutation)(nil)
+
+// signinconnectionOption allows management of the mutation configuration using functional options.
+type signinconnectionOption func(*SignInConnectionMutation)
+
+// newSignInConnectionMutation creates new mutation for the SignInConnection entity.
+func newSignInConnectionMutation(c config, op Op, opts ...signinconnectionOption) *SignInConnectionMutation {
+	m := &SignInConnectionMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeSignInConnection,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withSignInConnectionID sets the ID field of the mutation.
+func withSignInConnectionID(id string) signinconnectionOption {
+	return func(m *SignInConnectionMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *SignInConnection
+		)
+		m.oldValue = func(ctx context.Context) (*SignInConnection, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().SignInConnection.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withSignInConnection sets the old SignInConnection of the mutation.
+func withSignInConnection(node *SignInConnection) signinconnectionOption {
+	return func(m *SignInConnectionMutation) {
+		m.oldValue = func(context.Context) (*SignInConnection, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m SignInConnectionMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m SignInConnectionMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of SignInConnection entities.
+func (m *SignInConnectionMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *SignInConnectionMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *SignInConnectionMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().SignInConnection.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *SignInConnectionMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *SignInConnectionMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *SignInConnectionMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *SignInConnectionMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *SignInConnectionMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *SignInConnectionMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *SignInConnectionMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *SignInConnectionMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *SignInConnectionMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *SignInConnectionMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *SignInConnectionMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *SignInConnectionMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *SignInConnectionMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *SignInConnectionMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetSettings sets the "settings" field.
+func (m *SignInConnectionMutation) SetSettings(jm json.RawMessage) {
+	m.settings = &jm
+	m.appendsettings = nil
+}
+
+// Settings returns the value of the "settings" field in the mutation.
+func (m *SignInConnectionMutation) Settings() (r json.RawMessage, exists bool) {
+	v := m.settings
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSettings returns the old "settings" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldSettings(ctx context.Context) (v json.RawMessage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSettings is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSettings requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSettings: %w", err)
+	}
+	return oldValue.Settings, nil
+}
+
+// AppendSettings adds jm to the "settings" field.
+func (m *SignInConnectionMutation) AppendSettings(jm json.RawMessage) {
+	m.appendsettings = append(m.appendsettings, jm...)
+}
+
+// AppendedSettings returns the list of values that were appended to the "settings" field in this mutation.
+func (m *SignInConnectionMutation) AppendedSettings() (json.RawMessage, bool) {
+	if len(m.appendsettings) == 0 {
+		return nil, false
+	}
+	return m.appendsettings, true
+}
+
+// ResetSettings resets all changes to the "settings" field.
+func (m *SignInConnectionMutation) ResetSettings() {
+	m.settings = nil
+	m.appendsettings = nil
+}
+
+// SetSealedSecret sets the "sealed_secret" field.
+func (m *SignInConnectionMutation) SetSealedSecret(b []byte) {
+	m.sealed_secret = &b
+}
+
+// SealedSecret returns the value of the "sealed_secret" field in the mutation.
+func (m *SignInConnectionMutation) SealedSecret() (r []byte, exists bool) {
+	v := m.sealed_secret
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSealedSecret returns the old "sealed_secret" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldSealedSecret(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSealedSecret is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSealedSecret requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSealedSecret: %w", err)
+	}
+	return oldValue.SealedSecret, nil
+}
+
+// ClearSealedSecret clears the value of the "sealed_secret" field.
+func (m *SignInConnectionMutation) ClearSealedSecret() {
+	m.sealed_secret = nil
+	m.clearedFields[signinconnection.FieldSealedSecret] = struct{}{}
+}
+
+// SealedSecretCleared returns if the "sealed_secret" field was cleared in this mutation.
+func (m *SignInConnectionMutation) SealedSecretCleared() bool {
+	_, ok := m.clearedFields[signinconnection.FieldSealedSecret]
+	return ok
+}
+
+// ResetSealedSecret resets all changes to the "sealed_secret" field.
+func (m *SignInConnectionMutation) ResetSealedSecret() {
+	m.sealed_secret = nil
+	delete(m.clearedFields, signinconnection.FieldSealedSecret)
+}
+
+// SetSealedAccounts sets the "sealed_accounts" field.
+func (m *SignInConnectionMutation) SetSealedAccounts(b []byte) {
+	m.sealed_accounts = &b
+}
+
+// SealedAccounts returns the value of the "sealed_accounts" field in the mutation.
+func (m *SignInConnectionMutation) SealedAccounts() (r []byte, exists bool) {
+	v := m.sealed_accounts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSealedAccounts returns the old "sealed_accounts" field's value of the SignInConnection entity.
+// If the SignInConnection object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInConnectionMutation) OldSealedAccounts(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSealedAccounts is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSealedAccounts requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSealedAccounts: %w", err)
+	}
+	return oldValue.SealedAccounts, nil
+}
+
+// ClearSealedAccounts clears the value of the "sealed_accounts" field.
+func (m *SignInConnectionMutation) ClearSealedAccounts() {
+	m.sealed_accounts = nil
+	m.clearedFields[signinconnection.FieldSealedAccounts] = struct{}{}
+}
+
+// SealedAccountsCleared returns if the "sealed_accounts" field was cleared in this mutation.
+func (m *SignInConnectionMutation) SealedAccountsCleared() bool {
+	_, ok := m.clearedFields[signinconnection.FieldSealedAccounts]
+	return ok
+}
+
+// ResetSealedAccounts resets all changes to the "sealed_accounts" field.
+func (m *SignInConnectionMutation) ResetSealedAccounts() {
+	m.sealed_accounts = nil
+	delete(m.clearedFields, signinconnection.FieldSealedAccounts)
+}
+
+// Where appends a list predicates to the SignInConnectionMutation builder.
+func (m *SignInConnectionMutation) Where(ps ...predicate.SignInConnection) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the SignInConnectionMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *SignInConnectionMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.SignInConnection, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *SignInConnectionMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *SignInConnectionMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (SignInConnection).
+func (m *SignInConnectionMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *SignInConnectionMutation) Fields() []string {
+	fields := make([]string, 0, 7)
+	if m.company_id != nil {
+		fields = append(fields, signinconnection.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, signinconnection.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, signinconnection.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, signinconnection.FieldVersion)
+	}
+	if m.settings != nil {
+		fields = append(fields, signinconnection.FieldSettings)
+	}
+	if m.sealed_secret != nil {
+		fields = append(fields, signinconnection.FieldSealedSecret)
+	}
+	if m.sealed_accounts != nil {
+		fields = append(fields, signinconnection.FieldSealedAccounts)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *SignInConnectionMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case signinconnection.FieldCompanyID:
+		return m.CompanyID()
+	case signinconnection.FieldCreatedAt:
+		return m.CreatedAt()
+	case signinconnection.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case signinconnection.FieldVersion:
+		return m.Version()
+	case signinconnection.FieldSettings:
+		return m.Settings()
+	case signinconnection.FieldSealedSecret:
+		return m.SealedSecret()
+	case signinconnection.FieldSealedAccounts:
+		return m.SealedAccounts()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *SignInConnectionMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case signinconnection.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case signinconnection.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case signinconnection.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case signinconnection.FieldVersion:
+		return m.OldVersion(ctx)
+	case signinconnection.FieldSettings:
+		return m.OldSettings(ctx)
+	case signinconnection.FieldSealedSecret:
+		return m.OldSealedSecret(ctx)
+	case signinconnection.FieldSealedAccounts:
+		return m.OldSealedAccounts(ctx)
+	}
+	return nil, fmt.Errorf("unknown SignInConnection field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SignInConnectionMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case signinconnection.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case signinconnection.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case signinconnection.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case signinconnection.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case signinconnection.FieldSettings:
+		v, ok := value.(json.RawMessage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSettings(v)
+		return nil
+	case signinconnection.FieldSealedSecret:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSealedSecret(v)
+		return nil
+	case signinconnection.FieldSealedAccounts:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSealedAccounts(v)
+		return nil
+	}
+	return fmt.Errorf("unknown SignInConnection field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *SignInConnectionMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, signinconnection.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *SignInConnectionMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case signinconnection.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *SignInConnectionMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case signinconnection.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown SignInConnection numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *SignInConnectionMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(signinconnection.FieldSealedSecret) {
+		fields = append(fields, signinconnection.FieldSealedSecret)
+	}
+	if m.FieldCleared(signinconnection.FieldSealedAccounts) {
+		fields = append(fields, signinconnection.FieldSealedAccounts)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *SignInConnectionMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *SignInConnectionMutation) ClearField(name string) error {
+	switch name {
+	case signinconnection.FieldSealedSecret:
+		m.ClearSealedSecret()
+		return nil
+	case signinconnection.FieldSealedAccounts:
+		m.ClearSealedAccounts()
+		return nil
+	}
+	return fmt.Errorf("unknown SignInConnection nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *SignInConnectionMutation) ResetField(name string) error {
+	switch name {
+	case signinconnection.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case signinconnection.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case signinconnection.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case signinconnection.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case signinconnection.FieldSettings:
+		m.ResetSettings()
+		return nil
+	case signinconnection.FieldSealedSecret:
+		m.ResetSealedSecret()
+		return nil
+	case signinconnection.FieldSealedAccounts:
+		m.ResetSealedAccounts()
+		return nil
+	}
+	return fmt.Errorf("unknown SignInConnection field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *SignInConnectionMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *SignInConnectionMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *SignInConnectionMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *SignInConnectionMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *SignInConnectionMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *SignInConnectionMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *SignInConnectionMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown SignInConnection unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *SignInConnectionMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown SignInConnection edge %s", name)
 }
 
 // WebhookSecretMutation represents an operation that mutates the WebhookSecret nodes in the graph.

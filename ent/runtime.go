@@ -5,20 +5,28 @@ package ent
 import (
 	"time"
 
+	"github.com/poppyfield/poppyfield/ent/accounttoken"
 	"github.com/poppyfield/poppyfield/ent/admission"
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
 	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
 	"github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
+	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/schema"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/ent/signin"
+	"github.com/poppyfield/poppyfield/ent/signinattempt"
+	"github.com/poppyfield/poppyfield/ent/signinconnection"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -26,6 +34,55 @@ import (
 // (default values, validators, hooks and policies) and stitches it
 // to their package variables.
 func init() {
+	accounttokenMixin := schema.AccountToken{}.Mixin()
+	accounttokenMixinFields0 := accounttokenMixin[0].Fields()
+	_ = accounttokenMixinFields0
+	accounttokenFields := schema.AccountToken{}.Fields()
+	_ = accounttokenFields
+	// accounttokenDescCompanyID is the schema descriptor for company_id field.
+	accounttokenDescCompanyID := accounttokenMixinFields0[0].Descriptor()
+	// accounttoken.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	accounttoken.CompanyIDValidator = func() func(string) error {
+		validators := accounttokenDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// accounttokenDescGrantID is the schema descriptor for grant_id field.
+	accounttokenDescGrantID := accounttokenFields[1].Descriptor()
+	// accounttoken.GrantIDValidator is a validator for the "grant_id" field. It is called by the builders before save.
+	accounttoken.GrantIDValidator = accounttokenDescGrantID.Validators[0].(func(string) error)
+	// accounttokenDescCreatedAt is the schema descriptor for created_at field.
+	accounttokenDescCreatedAt := accounttokenFields[2].Descriptor()
+	// accounttoken.DefaultCreatedAt holds the default value on creation for the created_at field.
+	accounttoken.DefaultCreatedAt = accounttokenDescCreatedAt.Default.(func() time.Time)
+	// accounttokenDescID is the schema descriptor for id field.
+	accounttokenDescID := accounttokenFields[0].Descriptor()
+	// accounttoken.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	accounttoken.IDValidator = func() func(string) error {
+		validators := accounttokenDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	admissionMixin := schema.Admission{}.Mixin()
 	admissionMixinFields0 := admissionMixin[0].Fields()
 	_ = admissionMixinFields0
@@ -210,6 +267,83 @@ func init() {
 	// apikey.IDValidator is a validator for the "id" field. It is called by the builders before save.
 	apikey.IDValidator = func() func(string) error {
 		validators := apikeyDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	authorizationcodeMixin := schema.AuthorizationCode{}.Mixin()
+	authorizationcodeMixinFields0 := authorizationcodeMixin[0].Fields()
+	_ = authorizationcodeMixinFields0
+	authorizationcodeFields := schema.AuthorizationCode{}.Fields()
+	_ = authorizationcodeFields
+	// authorizationcodeDescCompanyID is the schema descriptor for company_id field.
+	authorizationcodeDescCompanyID := authorizationcodeMixinFields0[0].Descriptor()
+	// authorizationcode.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	authorizationcode.CompanyIDValidator = func() func(string) error {
+		validators := authorizationcodeDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// authorizationcodeDescClientID is the schema descriptor for client_id field.
+	authorizationcodeDescClientID := authorizationcodeFields[1].Descriptor()
+	// authorizationcode.ClientIDValidator is a validator for the "client_id" field. It is called by the builders before save.
+	authorizationcode.ClientIDValidator = authorizationcodeDescClientID.Validators[0].(func(string) error)
+	// authorizationcodeDescAgentName is the schema descriptor for agent_name field.
+	authorizationcodeDescAgentName := authorizationcodeFields[2].Descriptor()
+	// authorizationcode.DefaultAgentName holds the default value on creation for the agent_name field.
+	authorizationcode.DefaultAgentName = authorizationcodeDescAgentName.Default.(string)
+	// authorizationcodeDescRedirectURI is the schema descriptor for redirect_uri field.
+	authorizationcodeDescRedirectURI := authorizationcodeFields[3].Descriptor()
+	// authorizationcode.RedirectURIValidator is a validator for the "redirect_uri" field. It is called by the builders before save.
+	authorizationcode.RedirectURIValidator = authorizationcodeDescRedirectURI.Validators[0].(func(string) error)
+	// authorizationcodeDescCodeChallenge is the schema descriptor for code_challenge field.
+	authorizationcodeDescCodeChallenge := authorizationcodeFields[4].Descriptor()
+	// authorizationcode.CodeChallengeValidator is a validator for the "code_challenge" field. It is called by the builders before save.
+	authorizationcode.CodeChallengeValidator = authorizationcodeDescCodeChallenge.Validators[0].(func(string) error)
+	// authorizationcodeDescScope is the schema descriptor for scope field.
+	authorizationcodeDescScope := authorizationcodeFields[5].Descriptor()
+	// authorizationcode.ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
+	authorizationcode.ScopeValidator = authorizationcodeDescScope.Validators[0].(func(string) error)
+	// authorizationcodeDescAccount is the schema descriptor for account field.
+	authorizationcodeDescAccount := authorizationcodeFields[6].Descriptor()
+	// authorizationcode.AccountValidator is a validator for the "account" field. It is called by the builders before save.
+	authorizationcode.AccountValidator = authorizationcodeDescAccount.Validators[0].(func(string) error)
+	// authorizationcodeDescAccountLabel is the schema descriptor for account_label field.
+	authorizationcodeDescAccountLabel := authorizationcodeFields[7].Descriptor()
+	// authorizationcode.DefaultAccountLabel holds the default value on creation for the account_label field.
+	authorizationcode.DefaultAccountLabel = authorizationcodeDescAccountLabel.Default.(string)
+	// authorizationcodeDescCreatedAt is the schema descriptor for created_at field.
+	authorizationcodeDescCreatedAt := authorizationcodeFields[8].Descriptor()
+	// authorizationcode.DefaultCreatedAt holds the default value on creation for the created_at field.
+	authorizationcode.DefaultCreatedAt = authorizationcodeDescCreatedAt.Default.(func() time.Time)
+	// authorizationcodeDescGrantID is the schema descriptor for grant_id field.
+	authorizationcodeDescGrantID := authorizationcodeFields[11].Descriptor()
+	// authorizationcode.DefaultGrantID holds the default value on creation for the grant_id field.
+	authorizationcode.DefaultGrantID = authorizationcodeDescGrantID.Default.(string)
+	// authorizationcodeDescID is the schema descriptor for id field.
+	authorizationcodeDescID := authorizationcodeFields[0].Descriptor()
+	// authorizationcode.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	authorizationcode.IDValidator = func() func(string) error {
+		validators := authorizationcodeDescID.Validators
 		fns := [...]func(string) error{
 			validators[0].(func(string) error),
 			validators[1].(func(string) error),
@@ -537,6 +671,83 @@ func init() {
 			return nil
 		}
 	}()
+	deviceauthorizationMixin := schema.DeviceAuthorization{}.Mixin()
+	deviceauthorizationMixinFields0 := deviceauthorizationMixin[0].Fields()
+	_ = deviceauthorizationMixinFields0
+	deviceauthorizationFields := schema.DeviceAuthorization{}.Fields()
+	_ = deviceauthorizationFields
+	// deviceauthorizationDescCompanyID is the schema descriptor for company_id field.
+	deviceauthorizationDescCompanyID := deviceauthorizationMixinFields0[0].Descriptor()
+	// deviceauthorization.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	deviceauthorization.CompanyIDValidator = func() func(string) error {
+		validators := deviceauthorizationDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// deviceauthorizationDescUserCodeHash is the schema descriptor for user_code_hash field.
+	deviceauthorizationDescUserCodeHash := deviceauthorizationFields[1].Descriptor()
+	// deviceauthorization.UserCodeHashValidator is a validator for the "user_code_hash" field. It is called by the builders before save.
+	deviceauthorization.UserCodeHashValidator = deviceauthorizationDescUserCodeHash.Validators[0].(func(string) error)
+	// deviceauthorizationDescClientID is the schema descriptor for client_id field.
+	deviceauthorizationDescClientID := deviceauthorizationFields[2].Descriptor()
+	// deviceauthorization.ClientIDValidator is a validator for the "client_id" field. It is called by the builders before save.
+	deviceauthorization.ClientIDValidator = deviceauthorizationDescClientID.Validators[0].(func(string) error)
+	// deviceauthorizationDescAgentName is the schema descriptor for agent_name field.
+	deviceauthorizationDescAgentName := deviceauthorizationFields[3].Descriptor()
+	// deviceauthorization.DefaultAgentName holds the default value on creation for the agent_name field.
+	deviceauthorization.DefaultAgentName = deviceauthorizationDescAgentName.Default.(string)
+	// deviceauthorizationDescScope is the schema descriptor for scope field.
+	deviceauthorizationDescScope := deviceauthorizationFields[4].Descriptor()
+	// deviceauthorization.ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
+	deviceauthorization.ScopeValidator = deviceauthorizationDescScope.Validators[0].(func(string) error)
+	// deviceauthorizationDescApprovedScope is the schema descriptor for approved_scope field.
+	deviceauthorizationDescApprovedScope := deviceauthorizationFields[6].Descriptor()
+	// deviceauthorization.DefaultApprovedScope holds the default value on creation for the approved_scope field.
+	deviceauthorization.DefaultApprovedScope = deviceauthorizationDescApprovedScope.Default.(string)
+	// deviceauthorizationDescAccount is the schema descriptor for account field.
+	deviceauthorizationDescAccount := deviceauthorizationFields[7].Descriptor()
+	// deviceauthorization.DefaultAccount holds the default value on creation for the account field.
+	deviceauthorization.DefaultAccount = deviceauthorizationDescAccount.Default.(string)
+	// deviceauthorizationDescAccountLabel is the schema descriptor for account_label field.
+	deviceauthorizationDescAccountLabel := deviceauthorizationFields[8].Descriptor()
+	// deviceauthorization.DefaultAccountLabel holds the default value on creation for the account_label field.
+	deviceauthorization.DefaultAccountLabel = deviceauthorizationDescAccountLabel.Default.(string)
+	// deviceauthorizationDescCreatedAt is the schema descriptor for created_at field.
+	deviceauthorizationDescCreatedAt := deviceauthorizationFields[11].Descriptor()
+	// deviceauthorization.DefaultCreatedAt holds the default value on creation for the created_at field.
+	deviceauthorization.DefaultCreatedAt = deviceauthorizationDescCreatedAt.Default.(func() time.Time)
+	// deviceauthorizationDescGrantID is the schema descriptor for grant_id field.
+	deviceauthorizationDescGrantID := deviceauthorizationFields[13].Descriptor()
+	// deviceauthorization.DefaultGrantID holds the default value on creation for the grant_id field.
+	deviceauthorization.DefaultGrantID = deviceauthorizationDescGrantID.Default.(string)
+	// deviceauthorizationDescID is the schema descriptor for id field.
+	deviceauthorizationDescID := deviceauthorizationFields[0].Descriptor()
+	// deviceauthorization.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	deviceauthorization.IDValidator = func() func(string) error {
+		validators := deviceauthorizationDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	domainMixin := schema.Domain{}.Mixin()
 	domainMixinFields0 := domainMixin[0].Fields()
 	_ = domainMixinFields0
@@ -643,6 +854,83 @@ func init() {
 	eventDescCreatedAt := eventFields[9].Descriptor()
 	// event.DefaultCreatedAt holds the default value on creation for the created_at field.
 	event.DefaultCreatedAt = eventDescCreatedAt.Default.(func() time.Time)
+	grantMixin := schema.Grant{}.Mixin()
+	grantMixinFields0 := grantMixin[0].Fields()
+	_ = grantMixinFields0
+	grantFields := schema.Grant{}.Fields()
+	_ = grantFields
+	// grantDescCompanyID is the schema descriptor for company_id field.
+	grantDescCompanyID := grantMixinFields0[0].Descriptor()
+	// grant.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	grant.CompanyIDValidator = func() func(string) error {
+		validators := grantDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// grantDescClientID is the schema descriptor for client_id field.
+	grantDescClientID := grantFields[1].Descriptor()
+	// grant.ClientIDValidator is a validator for the "client_id" field. It is called by the builders before save.
+	grant.ClientIDValidator = grantDescClientID.Validators[0].(func(string) error)
+	// grantDescAgentName is the schema descriptor for agent_name field.
+	grantDescAgentName := grantFields[2].Descriptor()
+	// grant.DefaultAgentName holds the default value on creation for the agent_name field.
+	grant.DefaultAgentName = grantDescAgentName.Default.(string)
+	// grantDescUserID is the schema descriptor for user_id field.
+	grantDescUserID := grantFields[3].Descriptor()
+	// grant.UserIDValidator is a validator for the "user_id" field. It is called by the builders before save.
+	grant.UserIDValidator = grantDescUserID.Validators[0].(func(string) error)
+	// grantDescAccount is the schema descriptor for account field.
+	grantDescAccount := grantFields[4].Descriptor()
+	// grant.AccountValidator is a validator for the "account" field. It is called by the builders before save.
+	grant.AccountValidator = grantDescAccount.Validators[0].(func(string) error)
+	// grantDescAccountLabel is the schema descriptor for account_label field.
+	grantDescAccountLabel := grantFields[5].Descriptor()
+	// grant.DefaultAccountLabel holds the default value on creation for the account_label field.
+	grant.DefaultAccountLabel = grantDescAccountLabel.Default.(string)
+	// grantDescScope is the schema descriptor for scope field.
+	grantDescScope := grantFields[6].Descriptor()
+	// grant.ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
+	grant.ScopeValidator = grantDescScope.Validators[0].(func(string) error)
+	// grantDescCreatedAt is the schema descriptor for created_at field.
+	grantDescCreatedAt := grantFields[8].Descriptor()
+	// grant.DefaultCreatedAt holds the default value on creation for the created_at field.
+	grant.DefaultCreatedAt = grantDescCreatedAt.Default.(func() time.Time)
+	// grantDescLastUsedAt is the schema descriptor for last_used_at field.
+	grantDescLastUsedAt := grantFields[10].Descriptor()
+	// grant.DefaultLastUsedAt holds the default value on creation for the last_used_at field.
+	grant.DefaultLastUsedAt = grantDescLastUsedAt.Default.(func() time.Time)
+	// grantDescEndReason is the schema descriptor for end_reason field.
+	grantDescEndReason := grantFields[12].Descriptor()
+	// grant.DefaultEndReason holds the default value on creation for the end_reason field.
+	grant.DefaultEndReason = grantDescEndReason.Default.(string)
+	// grantDescID is the schema descriptor for id field.
+	grantDescID := grantFields[0].Descriptor()
+	// grant.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	grant.IDValidator = func() func(string) error {
+		validators := grantDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	operatorkeyFields := schema.OperatorKey{}.Fields()
 	_ = operatorkeyFields
 	// operatorkeyDescDisplayName is the schema descriptor for display_name field.
@@ -670,6 +958,65 @@ func init() {
 	// operatorkey.IDValidator is a validator for the "id" field. It is called by the builders before save.
 	operatorkey.IDValidator = func() func(string) error {
 		validators := operatorkeyDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	pagedesignMixin := schema.PageDesign{}.Mixin()
+	pagedesignMixinFields0 := pagedesignMixin[0].Fields()
+	_ = pagedesignMixinFields0
+	pagedesignMixinFields1 := pagedesignMixin[1].Fields()
+	_ = pagedesignMixinFields1
+	pagedesignFields := schema.PageDesign{}.Fields()
+	_ = pagedesignFields
+	// pagedesignDescCompanyID is the schema descriptor for company_id field.
+	pagedesignDescCompanyID := pagedesignMixinFields0[0].Descriptor()
+	// pagedesign.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	pagedesign.CompanyIDValidator = func() func(string) error {
+		validators := pagedesignDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// pagedesignDescCreatedAt is the schema descriptor for created_at field.
+	pagedesignDescCreatedAt := pagedesignMixinFields1[0].Descriptor()
+	// pagedesign.DefaultCreatedAt holds the default value on creation for the created_at field.
+	pagedesign.DefaultCreatedAt = pagedesignDescCreatedAt.Default.(func() time.Time)
+	// pagedesignDescUpdatedAt is the schema descriptor for updated_at field.
+	pagedesignDescUpdatedAt := pagedesignMixinFields1[1].Descriptor()
+	// pagedesign.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	pagedesign.DefaultUpdatedAt = pagedesignDescUpdatedAt.Default.(func() time.Time)
+	// pagedesignDescVersion is the schema descriptor for version field.
+	pagedesignDescVersion := pagedesignMixinFields1[2].Descriptor()
+	// pagedesign.DefaultVersion holds the default value on creation for the version field.
+	pagedesign.DefaultVersion = pagedesignDescVersion.Default.(int64)
+	// pagedesignDescLogoType is the schema descriptor for logo_type field.
+	pagedesignDescLogoType := pagedesignFields[3].Descriptor()
+	// pagedesign.DefaultLogoType holds the default value on creation for the logo_type field.
+	pagedesign.DefaultLogoType = pagedesignDescLogoType.Default.(string)
+	// pagedesignDescID is the schema descriptor for id field.
+	pagedesignDescID := pagedesignFields[0].Descriptor()
+	// pagedesign.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	pagedesign.IDValidator = func() func(string) error {
+		validators := pagedesignDescID.Validators
 		fns := [...]func(string) error{
 			validators[0].(func(string) error),
 			validators[1].(func(string) error),
@@ -722,12 +1069,16 @@ func init() {
 	sessionDescAccount := sessionFields[4].Descriptor()
 	// session.DefaultAccount holds the default value on creation for the account field.
 	session.DefaultAccount = sessionDescAccount.Default.(string)
+	// sessionDescGrantID is the schema descriptor for grant_id field.
+	sessionDescGrantID := sessionFields[5].Descriptor()
+	// session.DefaultGrantID holds the default value on creation for the grant_id field.
+	session.DefaultGrantID = sessionDescGrantID.Default.(string)
 	// sessionDescCreatedAt is the schema descriptor for created_at field.
-	sessionDescCreatedAt := sessionFields[5].Descriptor()
+	sessionDescCreatedAt := sessionFields[6].Descriptor()
 	// session.DefaultCreatedAt holds the default value on creation for the created_at field.
 	session.DefaultCreatedAt = sessionDescCreatedAt.Default.(func() time.Time)
 	// sessionDescLastUsedAt is the schema descriptor for last_used_at field.
-	sessionDescLastUsedAt := sessionFields[6].Descriptor()
+	sessionDescLastUsedAt := sessionFields[7].Descriptor()
 	// session.DefaultLastUsedAt holds the default value on creation for the last_used_at field.
 	session.DefaultLastUsedAt = sessionDescLastUsedAt.Default.(func() time.Time)
 	// sessionDescID is the schema descriptor for id field.
@@ -791,8 +1142,12 @@ func init() {
 	sessiontokenDescSignedIn := sessiontokenFields[5].Descriptor()
 	// sessiontoken.DefaultSignedIn holds the default value on creation for the signed_in field.
 	sessiontoken.DefaultSignedIn = sessiontokenDescSignedIn.Default.(bool)
+	// sessiontokenDescGrantID is the schema descriptor for grant_id field.
+	sessiontokenDescGrantID := sessiontokenFields[6].Descriptor()
+	// sessiontoken.DefaultGrantID holds the default value on creation for the grant_id field.
+	sessiontoken.DefaultGrantID = sessiontokenDescGrantID.Default.(string)
 	// sessiontokenDescCreatedAt is the schema descriptor for created_at field.
-	sessiontokenDescCreatedAt := sessiontokenFields[6].Descriptor()
+	sessiontokenDescCreatedAt := sessiontokenFields[7].Descriptor()
 	// sessiontoken.DefaultCreatedAt holds the default value on creation for the created_at field.
 	sessiontoken.DefaultCreatedAt = sessiontokenDescCreatedAt.Default.(func() time.Time)
 	// sessiontokenDescID is the schema descriptor for id field.
@@ -800,6 +1155,215 @@ func init() {
 	// sessiontoken.IDValidator is a validator for the "id" field. It is called by the builders before save.
 	sessiontoken.IDValidator = func() func(string) error {
 		validators := sessiontokenDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	signinMixin := schema.SignIn{}.Mixin()
+	signinMixinFields0 := signinMixin[0].Fields()
+	_ = signinMixinFields0
+	signinFields := schema.SignIn{}.Fields()
+	_ = signinFields
+	// signinDescCompanyID is the schema descriptor for company_id field.
+	signinDescCompanyID := signinMixinFields0[0].Descriptor()
+	// signin.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	signin.CompanyIDValidator = func() func(string) error {
+		validators := signinDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// signinDescClientID is the schema descriptor for client_id field.
+	signinDescClientID := signinFields[3].Descriptor()
+	// signin.ClientIDValidator is a validator for the "client_id" field. It is called by the builders before save.
+	signin.ClientIDValidator = signinDescClientID.Validators[0].(func(string) error)
+	// signinDescAgentName is the schema descriptor for agent_name field.
+	signinDescAgentName := signinFields[4].Descriptor()
+	// signin.DefaultAgentName holds the default value on creation for the agent_name field.
+	signin.DefaultAgentName = signinDescAgentName.Default.(string)
+	// signinDescAgentLogoURI is the schema descriptor for agent_logo_uri field.
+	signinDescAgentLogoURI := signinFields[5].Descriptor()
+	// signin.DefaultAgentLogoURI holds the default value on creation for the agent_logo_uri field.
+	signin.DefaultAgentLogoURI = signinDescAgentLogoURI.Default.(string)
+	// signinDescScope is the schema descriptor for scope field.
+	signinDescScope := signinFields[6].Descriptor()
+	// signin.ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
+	signin.ScopeValidator = signinDescScope.Validators[0].(func(string) error)
+	// signinDescUILocale is the schema descriptor for ui_locale field.
+	signinDescUILocale := signinFields[7].Descriptor()
+	// signin.DefaultUILocale holds the default value on creation for the ui_locale field.
+	signin.DefaultUILocale = signinDescUILocale.Default.(string)
+	// signinDescRedirectURI is the schema descriptor for redirect_uri field.
+	signinDescRedirectURI := signinFields[8].Descriptor()
+	// signin.DefaultRedirectURI holds the default value on creation for the redirect_uri field.
+	signin.DefaultRedirectURI = signinDescRedirectURI.Default.(string)
+	// signinDescState is the schema descriptor for state field.
+	signinDescState := signinFields[9].Descriptor()
+	// signin.DefaultState holds the default value on creation for the state field.
+	signin.DefaultState = signinDescState.Default.(string)
+	// signinDescCodeChallenge is the schema descriptor for code_challenge field.
+	signinDescCodeChallenge := signinFields[10].Descriptor()
+	// signin.DefaultCodeChallenge holds the default value on creation for the code_challenge field.
+	signin.DefaultCodeChallenge = signinDescCodeChallenge.Default.(string)
+	// signinDescDeviceID is the schema descriptor for device_id field.
+	signinDescDeviceID := signinFields[11].Descriptor()
+	// signin.DefaultDeviceID holds the default value on creation for the device_id field.
+	signin.DefaultDeviceID = signinDescDeviceID.Default.(string)
+	// signinDescSessionID is the schema descriptor for session_id field.
+	signinDescSessionID := signinFields[12].Descriptor()
+	// signin.DefaultSessionID holds the default value on creation for the session_id field.
+	signin.DefaultSessionID = signinDescSessionID.Default.(string)
+	// signinDescUserID is the schema descriptor for user_id field.
+	signinDescUserID := signinFields[13].Descriptor()
+	// signin.DefaultUserID holds the default value on creation for the user_id field.
+	signin.DefaultUserID = signinDescUserID.Default.(string)
+	// signinDescBrowserHash is the schema descriptor for browser_hash field.
+	signinDescBrowserHash := signinFields[14].Descriptor()
+	// signin.DefaultBrowserHash holds the default value on creation for the browser_hash field.
+	signin.DefaultBrowserHash = signinDescBrowserHash.Default.(string)
+	// signinDescAccount is the schema descriptor for account field.
+	signinDescAccount := signinFields[17].Descriptor()
+	// signin.DefaultAccount holds the default value on creation for the account field.
+	signin.DefaultAccount = signinDescAccount.Default.(string)
+	// signinDescAccountLabel is the schema descriptor for account_label field.
+	signinDescAccountLabel := signinFields[18].Descriptor()
+	// signin.DefaultAccountLabel holds the default value on creation for the account_label field.
+	signin.DefaultAccountLabel = signinDescAccountLabel.Default.(string)
+	// signinDescCodeSentTo is the schema descriptor for code_sent_to field.
+	signinDescCodeSentTo := signinFields[19].Descriptor()
+	// signin.DefaultCodeSentTo holds the default value on creation for the code_sent_to field.
+	signin.DefaultCodeSentTo = signinDescCodeSentTo.Default.(string)
+	// signinDescCodeAttempts is the schema descriptor for code_attempts field.
+	signinDescCodeAttempts := signinFields[20].Descriptor()
+	// signin.DefaultCodeAttempts holds the default value on creation for the code_attempts field.
+	signin.DefaultCodeAttempts = signinDescCodeAttempts.Default.(int)
+	// signinDescCreatedAt is the schema descriptor for created_at field.
+	signinDescCreatedAt := signinFields[21].Descriptor()
+	// signin.DefaultCreatedAt holds the default value on creation for the created_at field.
+	signin.DefaultCreatedAt = signinDescCreatedAt.Default.(func() time.Time)
+	// signinDescVersion is the schema descriptor for version field.
+	signinDescVersion := signinFields[23].Descriptor()
+	// signin.DefaultVersion holds the default value on creation for the version field.
+	signin.DefaultVersion = signinDescVersion.Default.(int64)
+	// signinDescID is the schema descriptor for id field.
+	signinDescID := signinFields[0].Descriptor()
+	// signin.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	signin.IDValidator = func() func(string) error {
+		validators := signinDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	signinattemptMixin := schema.SignInAttempt{}.Mixin()
+	signinattemptMixinFields0 := signinattemptMixin[0].Fields()
+	_ = signinattemptMixinFields0
+	signinattemptFields := schema.SignInAttempt{}.Fields()
+	_ = signinattemptFields
+	// signinattemptDescCompanyID is the schema descriptor for company_id field.
+	signinattemptDescCompanyID := signinattemptMixinFields0[0].Descriptor()
+	// signinattempt.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	signinattempt.CompanyIDValidator = func() func(string) error {
+		validators := signinattemptDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// signinattemptDescID is the schema descriptor for id field.
+	signinattemptDescID := signinattemptFields[0].Descriptor()
+	// signinattempt.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	signinattempt.IDValidator = func() func(string) error {
+		validators := signinattemptDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	signinconnectionMixin := schema.SignInConnection{}.Mixin()
+	signinconnectionMixinFields0 := signinconnectionMixin[0].Fields()
+	_ = signinconnectionMixinFields0
+	signinconnectionMixinFields1 := signinconnectionMixin[1].Fields()
+	_ = signinconnectionMixinFields1
+	signinconnectionFields := schema.SignInConnection{}.Fields()
+	_ = signinconnectionFields
+	// signinconnectionDescCompanyID is the schema descriptor for company_id field.
+	signinconnectionDescCompanyID := signinconnectionMixinFields0[0].Descriptor()
+	// signinconnection.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	signinconnection.CompanyIDValidator = func() func(string) error {
+		validators := signinconnectionDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// signinconnectionDescCreatedAt is the schema descriptor for created_at field.
+	signinconnectionDescCreatedAt := signinconnectionMixinFields1[0].Descriptor()
+	// signinconnection.DefaultCreatedAt holds the default value on creation for the created_at field.
+	signinconnection.DefaultCreatedAt = signinconnectionDescCreatedAt.Default.(func() time.Time)
+	// signinconnectionDescUpdatedAt is the schema descriptor for updated_at field.
+	signinconnectionDescUpdatedAt := signinconnectionMixinFields1[1].Descriptor()
+	// signinconnection.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	signinconnection.DefaultUpdatedAt = signinconnectionDescUpdatedAt.Default.(func() time.Time)
+	// signinconnectionDescVersion is the schema descriptor for version field.
+	signinconnectionDescVersion := signinconnectionMixinFields1[2].Descriptor()
+	// signinconnection.DefaultVersion holds the default value on creation for the version field.
+	signinconnection.DefaultVersion = signinconnectionDescVersion.Default.(int64)
+	// signinconnectionDescID is the schema descriptor for id field.
+	signinconnectionDescID := signinconnectionFields[0].Descriptor()
+	// signinconnection.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	signinconnection.IDValidator = func() func(string) error {
+		validators := signinconnectionDescID.Validators
 		fns := [...]func(string) error{
 			validators[0].(func(string) error),
 			validators[1].(func(string) error),

@@ -27,6 +27,8 @@ type Session struct {
 	UserID string `json:"user_id,omitempty"`
 	// Account holds the value of the "account" field.
 	Account string `json:"account,omitempty"`
+	// GrantID holds the value of the "grant_id" field.
+	GrantID string `json:"grant_id,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// LastUsedAt holds the value of the "last_used_at" field.
@@ -41,7 +43,7 @@ func (*Session) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case session.FieldID, session.FieldCompanyID, session.FieldClientID, session.FieldAgentName, session.FieldUserID, session.FieldAccount:
+		case session.FieldID, session.FieldCompanyID, session.FieldClientID, session.FieldAgentName, session.FieldUserID, session.FieldAccount, session.FieldGrantID:
 			values[i] = new(sql.NullString)
 		case session.FieldCreatedAt, session.FieldLastUsedAt, session.FieldEndedAt:
 			values[i] = new(sql.NullTime)
@@ -95,6 +97,12 @@ func (_m *Session) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field account", values[i])
 			} else if value.Valid {
 				_m.Account = value.String
+			}
+		case session.FieldGrantID:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field grant_id", values[i])
+			} else if value.Valid {
+				_m.GrantID = value.String
 			}
 		case session.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -165,6 +173,9 @@ func (_m *Session) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("account=")
 	builder.WriteString(_m.Account)
+	builder.WriteString(", ")
+	builder.WriteString("grant_id=")
+	builder.WriteString(_m.GrantID)
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

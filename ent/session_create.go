@@ -69,6 +69,20 @@ func (_c *SessionCreate) SetNillableAccount(v *string) *SessionCreate {
 	return _c
 }
 
+// SetGrantID sets the "grant_id" field.
+func (_c *SessionCreate) SetGrantID(v string) *SessionCreate {
+	_c.mutation.SetGrantID(v)
+	return _c
+}
+
+// SetNillableGrantID sets the "grant_id" field if the given value is not nil.
+func (_c *SessionCreate) SetNillableGrantID(v *string) *SessionCreate {
+	if v != nil {
+		_c.SetGrantID(*v)
+	}
+	return _c
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (_c *SessionCreate) SetCreatedAt(v time.Time) *SessionCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -160,6 +174,10 @@ func (_c *SessionCreate) defaults() {
 		v := session.DefaultAccount
 		_c.mutation.SetAccount(v)
 	}
+	if _, ok := _c.mutation.GrantID(); !ok {
+		v := session.DefaultGrantID
+		_c.mutation.SetGrantID(v)
+	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := session.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -201,6 +219,9 @@ func (_c *SessionCreate) check() error {
 	}
 	if _, ok := _c.mutation.Account(); !ok {
 		return &ValidationError{Name: "account", err: errors.New(`ent: missing required field "Session.account"`)}
+	}
+	if _, ok := _c.mutation.GrantID(); !ok {
+		return &ValidationError{Name: "grant_id", err: errors.New(`ent: missing required field "Session.grant_id"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "Session.created_at"`)}
@@ -268,6 +289,10 @@ func (_c *SessionCreate) createSpec() (*Session, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Account(); ok {
 		_spec.SetField(session.FieldAccount, field.TypeString, value)
 		_node.Account = value
+	}
+	if value, ok := _c.mutation.GrantID(); ok {
+		_spec.SetField(session.FieldGrantID, field.TypeString, value)
+		_node.GrantID = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(session.FieldCreatedAt, field.TypeTime, value)
@@ -354,6 +379,18 @@ func (u *SessionUpsert) SetAccount(v string) *SessionUpsert {
 // UpdateAccount sets the "account" field to the value that was provided on create.
 func (u *SessionUpsert) UpdateAccount() *SessionUpsert {
 	u.SetExcluded(session.FieldAccount)
+	return u
+}
+
+// SetGrantID sets the "grant_id" field.
+func (u *SessionUpsert) SetGrantID(v string) *SessionUpsert {
+	u.Set(session.FieldGrantID, v)
+	return u
+}
+
+// UpdateGrantID sets the "grant_id" field to the value that was provided on create.
+func (u *SessionUpsert) UpdateGrantID() *SessionUpsert {
+	u.SetExcluded(session.FieldGrantID)
 	return u
 }
 
@@ -472,6 +509,20 @@ func (u *SessionUpsertOne) SetAccount(v string) *SessionUpsertOne {
 func (u *SessionUpsertOne) UpdateAccount() *SessionUpsertOne {
 	return u.Update(func(s *SessionUpsert) {
 		s.UpdateAccount()
+	})
+}
+
+// SetGrantID sets the "grant_id" field.
+func (u *SessionUpsertOne) SetGrantID(v string) *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.SetGrantID(v)
+	})
+}
+
+// UpdateGrantID sets the "grant_id" field to the value that was provided on create.
+func (u *SessionUpsertOne) UpdateGrantID() *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.UpdateGrantID()
 	})
 }
 
@@ -762,6 +813,20 @@ func (u *SessionUpsertBulk) SetAccount(v string) *SessionUpsertBulk {
 func (u *SessionUpsertBulk) UpdateAccount() *SessionUpsertBulk {
 	return u.Update(func(s *SessionUpsert) {
 		s.UpdateAccount()
+	})
+}
+
+// SetGrantID sets the "grant_id" field.
+func (u *SessionUpsertBulk) SetGrantID(v string) *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.SetGrantID(v)
+	})
+}
+
+// UpdateGrantID sets the "grant_id" field to the value that was provided on create.
+func (u *SessionUpsertBulk) UpdateGrantID() *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.UpdateGrantID()
 	})
 }
 

@@ -57,6 +57,20 @@ func (_u *SessionUpdate) SetNillableAccount(v *string) *SessionUpdate {
 	return _u
 }
 
+// SetGrantID sets the "grant_id" field.
+func (_u *SessionUpdate) SetGrantID(v string) *SessionUpdate {
+	_u.mutation.SetGrantID(v)
+	return _u
+}
+
+// SetNillableGrantID sets the "grant_id" field if the given value is not nil.
+func (_u *SessionUpdate) SetNillableGrantID(v *string) *SessionUpdate {
+	if v != nil {
+		_u.SetGrantID(*v)
+	}
+	return _u
+}
+
 // SetLastUsedAt sets the "last_used_at" field.
 func (_u *SessionUpdate) SetLastUsedAt(v time.Time) *SessionUpdate {
 	_u.mutation.SetLastUsedAt(v)
@@ -144,6 +158,9 @@ func (_u *SessionUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.Account(); ok {
 		_spec.SetField(session.FieldAccount, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.GrantID(); ok {
+		_spec.SetField(session.FieldGrantID, field.TypeString, value)
+	}
 	if value, ok := _u.mutation.LastUsedAt(); ok {
 		_spec.SetField(session.FieldLastUsedAt, field.TypeTime, value)
 	}
@@ -199,6 +216,20 @@ func (_u *SessionUpdateOne) SetAccount(v string) *SessionUpdateOne {
 func (_u *SessionUpdateOne) SetNillableAccount(v *string) *SessionUpdateOne {
 	if v != nil {
 		_u.SetAccount(*v)
+	}
+	return _u
+}
+
+// SetGrantID sets the "grant_id" field.
+func (_u *SessionUpdateOne) SetGrantID(v string) *SessionUpdateOne {
+	_u.mutation.SetGrantID(v)
+	return _u
+}
+
+// SetNillableGrantID sets the "grant_id" field if the given value is not nil.
+func (_u *SessionUpdateOne) SetNillableGrantID(v *string) *SessionUpdateOne {
+	if v != nil {
+		_u.SetGrantID(*v)
 	}
 	return _u
 }
@@ -319,6 +350,9 @@ func (_u *SessionUpdateOne) sqlSave(ctx context.Context) (_node *Session, err er
 	}
 	if value, ok := _u.mutation.Account(); ok {
 		_spec.SetField(session.FieldAccount, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.GrantID(); ok {
+		_spec.SetField(session.FieldGrantID, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.LastUsedAt(); ok {
 		_spec.SetField(session.FieldLastUsedAt, field.TypeTime, value)

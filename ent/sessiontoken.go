@@ -29,6 +29,8 @@ type SessionToken struct {
 	Scope string `json:"scope,omitempty"`
 	// SignedIn holds the value of the "signed_in" field.
 	SignedIn bool `json:"signed_in,omitempty"`
+	// GrantID holds the value of the "grant_id" field.
+	GrantID string `json:"grant_id,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// ExpiresAt holds the value of the "expires_at" field.
@@ -45,7 +47,7 @@ func (*SessionToken) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case sessiontoken.FieldSignedIn:
 			values[i] = new(sql.NullBool)
-		case sessiontoken.FieldID, sessiontoken.FieldCompanyID, sessiontoken.FieldSessionID, sessiontoken.FieldJkt, sessiontoken.FieldResource, sessiontoken.FieldScope:
+		case sessiontoken.FieldID, sessiontoken.FieldCompanyID, sessiontoken.FieldSessionID, sessiontoken.FieldJkt, sessiontoken.FieldResource, sessiontoken.FieldScope, sessiontoken.FieldGrantID:
 			values[i] = new(sql.NullString)
 		case sessiontoken.FieldCreatedAt, sessiontoken.FieldExpiresAt, sessiontoken.FieldRevokedAt:
 			values[i] = new(sql.NullTime)
@@ -105,6 +107,12 @@ func (_m *SessionToken) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field signed_in", values[i])
 			} else if value.Valid {
 				_m.SignedIn = value.Bool
+			}
+		case sessiontoken.FieldGrantID:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field grant_id", values[i])
+			} else if value.Valid {
+				_m.GrantID = value.String
 			}
 		case sessiontoken.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -178,6 +186,9 @@ func (_m *SessionToken) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("signed_in=")
 	builder.WriteString(fmt.Sprintf("%v", _m.SignedIn))
+	builder.WriteString(", ")
+	builder.WriteString("grant_id=")
+	builder.WriteString(_m.GrantID)
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

@@ -91,6 +91,20 @@ func (_c *SessionTokenCreate) SetNillableSignedIn(v *bool) *SessionTokenCreate {
 	return _c
 }
 
+// SetGrantID sets the "grant_id" field.
+func (_c *SessionTokenCreate) SetGrantID(v string) *SessionTokenCreate {
+	_c.mutation.SetGrantID(v)
+	return _c
+}
+
+// SetNillableGrantID sets the "grant_id" field if the given value is not nil.
+func (_c *SessionTokenCreate) SetNillableGrantID(v *string) *SessionTokenCreate {
+	if v != nil {
+		_c.SetGrantID(*v)
+	}
+	return _c
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (_c *SessionTokenCreate) SetCreatedAt(v time.Time) *SessionTokenCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -182,6 +196,10 @@ func (_c *SessionTokenCreate) defaults() {
 		v := sessiontoken.DefaultSignedIn
 		_c.mutation.SetSignedIn(v)
 	}
+	if _, ok := _c.mutation.GrantID(); !ok {
+		v := sessiontoken.DefaultGrantID
+		_c.mutation.SetGrantID(v)
+	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := sessiontoken.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -217,6 +235,9 @@ func (_c *SessionTokenCreate) check() error {
 	}
 	if _, ok := _c.mutation.SignedIn(); !ok {
 		return &ValidationError{Name: "signed_in", err: errors.New(`ent: missing required field "SessionToken.signed_in"`)}
+	}
+	if _, ok := _c.mutation.GrantID(); !ok {
+		return &ValidationError{Name: "grant_id", err: errors.New(`ent: missing required field "SessionToken.grant_id"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "SessionToken.created_at"`)}
@@ -288,6 +309,10 @@ func (_c *SessionTokenCreate) createSpec() (*SessionToken, *sqlgraph.CreateSpec)
 	if value, ok := _c.mutation.SignedIn(); ok {
 		_spec.SetField(sessiontoken.FieldSignedIn, field.TypeBool, value)
 		_node.SignedIn = value
+	}
+	if value, ok := _c.mutation.GrantID(); ok {
+		_spec.SetField(sessiontoken.FieldGrantID, field.TypeString, value)
+		_node.GrantID = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(sessiontoken.FieldCreatedAt, field.TypeTime, value)
@@ -405,6 +430,9 @@ func (u *SessionTokenUpsertOne) UpdateNewValues() *SessionTokenUpsertOne {
 		}
 		if _, exists := u.create.mutation.SignedIn(); exists {
 			s.SetIgnore(sessiontoken.FieldSignedIn)
+		}
+		if _, exists := u.create.mutation.GrantID(); exists {
+			s.SetIgnore(sessiontoken.FieldGrantID)
 		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(sessiontoken.FieldCreatedAt)
@@ -664,6 +692,9 @@ func (u *SessionTokenUpsertBulk) UpdateNewValues() *SessionTokenUpsertBulk {
 			}
 			if _, exists := b.mutation.SignedIn(); exists {
 				s.SetIgnore(sessiontoken.FieldSignedIn)
+			}
+			if _, exists := b.mutation.GrantID(); exists {
+				s.SetIgnore(sessiontoken.FieldGrantID)
 			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(sessiontoken.FieldCreatedAt)

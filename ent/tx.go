@@ -14,6 +14,8 @@ import (
 // Tx is a transactional client that is created by calling Client.Tx().
 type Tx struct {
 	config
+	// AccountToken is the client for interacting with the AccountToken builders.
+	AccountToken *AccountTokenClient
 	// Admission is the client for interacting with the Admission builders.
 	Admission *AdmissionClient
 	// AdmissionRule is the client for interacting with the AdmissionRule builders.
@@ -22,6 +24,8 @@ type Tx struct {
 	AnsweredRequest *AnsweredRequestClient
 	// ApiKey is the client for interacting with the ApiKey builders.
 	ApiKey *ApiKeyClient
+	// AuthorizationCode is the client for interacting with the AuthorizationCode builders.
+	AuthorizationCode *AuthorizationCodeClient
 	// Backend is the client for interacting with the Backend builders.
 	Backend *BackendClient
 	// Company is the client for interacting with the Company builders.
@@ -30,16 +34,28 @@ type Tx struct {
 	Conversation *ConversationClient
 	// Delivery is the client for interacting with the Delivery builders.
 	Delivery *DeliveryClient
+	// DeviceAuthorization is the client for interacting with the DeviceAuthorization builders.
+	DeviceAuthorization *DeviceAuthorizationClient
 	// Domain is the client for interacting with the Domain builders.
 	Domain *DomainClient
 	// Event is the client for interacting with the Event builders.
 	Event *EventClient
+	// Grant is the client for interacting with the Grant builders.
+	Grant *GrantClient
 	// OperatorKey is the client for interacting with the OperatorKey builders.
 	OperatorKey *OperatorKeyClient
+	// PageDesign is the client for interacting with the PageDesign builders.
+	PageDesign *PageDesignClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// SessionToken is the client for interacting with the SessionToken builders.
 	SessionToken *SessionTokenClient
+	// SignIn is the client for interacting with the SignIn builders.
+	SignIn *SignInClient
+	// SignInAttempt is the client for interacting with the SignInAttempt builders.
+	SignInAttempt *SignInAttemptClient
+	// SignInConnection is the client for interacting with the SignInConnection builders.
+	SignInConnection *SignInConnectionClient
 	// WebhookSecret is the client for interacting with the WebhookSecret builders.
 	WebhookSecret *WebhookSecretClient
 
@@ -173,19 +189,27 @@ func (tx *Tx) Client() *Client {
 }
 
 func (tx *Tx) init() {
+	tx.AccountToken = NewAccountTokenClient(tx.config)
 	tx.Admission = NewAdmissionClient(tx.config)
 	tx.AdmissionRule = NewAdmissionRuleClient(tx.config)
 	tx.AnsweredRequest = NewAnsweredRequestClient(tx.config)
 	tx.ApiKey = NewApiKeyClient(tx.config)
+	tx.AuthorizationCode = NewAuthorizationCodeClient(tx.config)
 	tx.Backend = NewBackendClient(tx.config)
 	tx.Company = NewCompanyClient(tx.config)
 	tx.Conversation = NewConversationClient(tx.config)
 	tx.Delivery = NewDeliveryClient(tx.config)
+	tx.DeviceAuthorization = NewDeviceAuthorizationClient(tx.config)
 	tx.Domain = NewDomainClient(tx.config)
 	tx.Event = NewEventClient(tx.config)
+	tx.Grant = NewGrantClient(tx.config)
 	tx.OperatorKey = NewOperatorKeyClient(tx.config)
+	tx.PageDesign = NewPageDesignClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.SessionToken = NewSessionTokenClient(tx.config)
+	tx.SignIn = NewSignInClient(tx.config)
+	tx.SignInAttempt = NewSignInAttemptClient(tx.config)
+	tx.SignInConnection = NewSignInConnectionClient(tx.config)
 	tx.WebhookSecret = NewWebhookSecretClient(tx.config)
 }
 
@@ -196,7 +220,7 @@ func (tx *Tx) init() {
 // of them in order to commit or rollback the transaction.
 //
 // If a closed transaction is embedded in one of the generated entities, and the entity
-// applies a query, for example: Admission.QueryXXX(), the query will be executed
+// applies a query, for example: AccountToken.QueryXXX(), the query will be executed
 // through the driver which created this transaction.
 //
 // Note that txDriver is not goroutine safe.

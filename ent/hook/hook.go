@@ -9,6 +9,18 @@ import (
 	"github.com/poppyfield/poppyfield/ent"
 )
 
+// The AccountTokenFunc type is an adapter to allow the use of ordinary
+// function as AccountToken mutator.
+type AccountTokenFunc func(context.Context, *ent.AccountTokenMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f AccountTokenFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.AccountTokenMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.AccountTokenMutation", m)
+}
+
 // The AdmissionFunc type is an adapter to allow the use of ordinary
 // function as Admission mutator.
 type AdmissionFunc func(context.Context, *ent.AdmissionMutation) (ent.Value, error)
@@ -55,6 +67,18 @@ func (f ApiKeyFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, erro
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.ApiKeyMutation", m)
+}
+
+// The AuthorizationCodeFunc type is an adapter to allow the use of ordinary
+// function as AuthorizationCode mutator.
+type AuthorizationCodeFunc func(context.Context, *ent.AuthorizationCodeMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f AuthorizationCodeFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.AuthorizationCodeMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.AuthorizationCodeMutation", m)
 }
 
 // The BackendFunc type is an adapter to allow the use of ordinary
@@ -105,6 +129,18 @@ func (f DeliveryFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, er
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.DeliveryMutation", m)
 }
 
+// The DeviceAuthorizationFunc type is an adapter to allow the use of ordinary
+// function as DeviceAuthorization mutator.
+type DeviceAuthorizationFunc func(context.Context, *ent.DeviceAuthorizationMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f DeviceAuthorizationFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.DeviceAuthorizationMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.DeviceAuthorizationMutation", m)
+}
+
 // The DomainFunc type is an adapter to allow the use of ordinary
 // function as Domain mutator.
 type DomainFunc func(context.Context, *ent.DomainMutation) (ent.Value, error)
@@ -129,6 +165,18 @@ func (f EventFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.EventMutation", m)
 }
 
+// The GrantFunc type is an adapter to allow the use of ordinary
+// function as Grant mutator.
+type GrantFunc func(context.Context, *ent.GrantMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f GrantFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.GrantMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.GrantMutation", m)
+}
+
 // The OperatorKeyFunc type is an adapter to allow the use of ordinary
 // function as OperatorKey mutator.
 type OperatorKeyFunc func(context.Context, *ent.OperatorKeyMutation) (ent.Value, error)
@@ -139,6 +187,18 @@ func (f OperatorKeyFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value,
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.OperatorKeyMutation", m)
+}
+
+// The PageDesignFunc type is an adapter to allow the use of ordinary
+// function as PageDesign mutator.
+type PageDesignFunc func(context.Context, *ent.PageDesignMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f PageDesignFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.PageDesignMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PageDesignMutation", m)
 }
 
 // The SessionFunc type is an adapter to allow the use of ordinary
@@ -163,6 +223,42 @@ func (f SessionTokenFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SessionTokenMutation", m)
+}
+
+// The SignInFunc type is an adapter to allow the use of ordinary
+// function as SignIn mutator.
+type SignInFunc func(context.Context, *ent.SignInMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f SignInFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.SignInMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SignInMutation", m)
+}
+
+// The SignInAttemptFunc type is an adapter to allow the use of ordinary
+// function as SignInAttempt mutator.
+type SignInAttemptFunc func(context.Context, *ent.SignInAttemptMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f SignInAttemptFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.SignInAttemptMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SignInAttemptMutation", m)
+}
+
+// The SignInConnectionFunc type is an adapter to allow the use of ordinary
+// function as SignInConnection mutator.
+type SignInConnectionFunc func(context.Context, *ent.SignInConnectionMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f SignInConnectionFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.SignInConnectionMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SignInConnectionMutation", m)
 }
 
 // The WebhookSecretFunc type is an adapter to allow the use of ordinary

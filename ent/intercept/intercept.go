@@ -8,20 +8,28 @@ import (
 
 	"entgo.io/ent/dialect/sql"
 	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/accounttoken"
 	"github.com/poppyfield/poppyfield/ent/admission"
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
 	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
 	"github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
+	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/ent/signin"
+	"github.com/poppyfield/poppyfield/ent/signinattempt"
+	"github.com/poppyfield/poppyfield/ent/signinconnection"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -79,6 +87,33 @@ func (f TraverseFunc) Traverse(ctx context.Context, q ent.Query) error {
 		return err
 	}
 	return f(ctx, query)
+}
+
+// The AccountTokenFunc type is an adapter to allow the use of ordinary function as a Querier.
+type AccountTokenFunc func(context.Context, *ent.AccountTokenQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f AccountTokenFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.AccountTokenQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.AccountTokenQuery", q)
+}
+
+// The TraverseAccountToken type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseAccountToken func(context.Context, *ent.AccountTokenQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseAccountToken) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseAccountToken) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.AccountTokenQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.AccountTokenQuery", q)
 }
 
 // The AdmissionFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -189,6 +224,33 @@ func (f TraverseApiKey) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.ApiKeyQuery", q)
 }
 
+// The AuthorizationCodeFunc type is an adapter to allow the use of ordinary function as a Querier.
+type AuthorizationCodeFunc func(context.Context, *ent.AuthorizationCodeQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f AuthorizationCodeFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.AuthorizationCodeQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.AuthorizationCodeQuery", q)
+}
+
+// The TraverseAuthorizationCode type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseAuthorizationCode func(context.Context, *ent.AuthorizationCodeQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseAuthorizationCode) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseAuthorizationCode) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.AuthorizationCodeQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.AuthorizationCodeQuery", q)
+}
+
 // The BackendFunc type is an adapter to allow the use of ordinary function as a Querier.
 type BackendFunc func(context.Context, *ent.BackendQuery) (ent.Value, error)
 
@@ -297,6 +359,33 @@ func (f TraverseDelivery) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.DeliveryQuery", q)
 }
 
+// The DeviceAuthorizationFunc type is an adapter to allow the use of ordinary function as a Querier.
+type DeviceAuthorizationFunc func(context.Context, *ent.DeviceAuthorizationQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f DeviceAuthorizationFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.DeviceAuthorizationQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.DeviceAuthorizationQuery", q)
+}
+
+// The TraverseDeviceAuthorization type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseDeviceAuthorization func(context.Context, *ent.DeviceAuthorizationQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseDeviceAuthorization) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseDeviceAuthorization) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.DeviceAuthorizationQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.DeviceAuthorizationQuery", q)
+}
+
 // The DomainFunc type is an adapter to allow the use of ordinary function as a Querier.
 type DomainFunc func(context.Context, *ent.DomainQuery) (ent.Value, error)
 
@@ -351,6 +440,33 @@ func (f TraverseEvent) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.EventQuery", q)
 }
 
+// The GrantFunc type is an adapter to allow the use of ordinary function as a Querier.
+type GrantFunc func(context.Context, *ent.GrantQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f GrantFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.GrantQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.GrantQuery", q)
+}
+
+// The TraverseGrant type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseGrant func(context.Context, *ent.GrantQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseGrant) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseGrant) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.GrantQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.GrantQuery", q)
+}
+
 // The OperatorKeyFunc type is an adapter to allow the use of ordinary function as a Querier.
 type OperatorKeyFunc func(context.Context, *ent.OperatorKeyQuery) (ent.Value, error)
 
@@ -376,6 +492,33 @@ func (f TraverseOperatorKey) Traverse(ctx context.Context, q ent.Query) error {
 		return f(ctx, q)
 	}
 	return fmt.Errorf("unexpected query type %T. expect *ent.OperatorKeyQuery", q)
+}
+
+// The PageDesignFunc type is an adapter to allow the use of ordinary function as a Querier.
+type PageDesignFunc func(context.Context, *ent.PageDesignQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f PageDesignFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.PageDesignQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.PageDesignQuery", q)
+}
+
+// The TraversePageDesign type is an adapter to allow the use of ordinary function as Traverser.
+type TraversePageDesign func(context.Context, *ent.PageDesignQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraversePageDesign) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraversePageDesign) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.PageDesignQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.PageDesignQuery", q)
 }
 
 // The SessionFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -432,6 +575,87 @@ func (f TraverseSessionToken) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.SessionTokenQuery", q)
 }
 
+// The SignInFunc type is an adapter to allow the use of ordinary function as a Querier.
+type SignInFunc func(context.Context, *ent.SignInQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f SignInFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.SignInQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.SignInQuery", q)
+}
+
+// The TraverseSignIn type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseSignIn func(context.Context, *ent.SignInQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseSignIn) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseSignIn) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.SignInQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.SignInQuery", q)
+}
+
+// The SignInAttemptFunc type is an adapter to allow the use of ordinary function as a Querier.
+type SignInAttemptFunc func(context.Context, *ent.SignInAttemptQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f SignInAttemptFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.SignInAttemptQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.SignInAttemptQuery", q)
+}
+
+// The TraverseSignInAttempt type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseSignInAttempt func(context.Context, *ent.SignInAttemptQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseSignInAttempt) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseSignInAttempt) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.SignInAttemptQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.SignInAttemptQuery", q)
+}
+
+// The SignInConnectionFunc type is an adapter to allow the use of ordinary function as a Querier.
+type SignInConnectionFunc func(context.Context, *ent.SignInConnectionQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f SignInConnectionFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.SignInConnectionQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.SignInConnectionQuery", q)
+}
+
+// The TraverseSignInConnection type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseSignInConnection func(context.Context, *ent.SignInConnectionQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseSignInConnection) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseSignInConnection) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.SignInConnectionQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.SignInConnectionQuery", q)
+}
+
 // The WebhookSecretFunc type is an adapter to allow the use of ordinary function as a Querier.
 type WebhookSecretFunc func(context.Context, *ent.WebhookSecretQuery) (ent.Value, error)
 
@@ -462,6 +686,8 @@ func (f TraverseWebhookSecret) Traverse(ctx context.Context, q ent.Query) error 
 // NewQuery returns the generic Query interface for the given typed query.
 func NewQuery(q ent.Query) (Query, error) {
 	switch q := q.(type) {
+	case *ent.AccountTokenQuery:
+		return &query[*ent.AccountTokenQuery, predicate.AccountToken, accounttoken.OrderOption]{typ: ent.TypeAccountToken, tq: q}, nil
 	case *ent.AdmissionQuery:
 		return &query[*ent.AdmissionQuery, predicate.Admission, admission.OrderOption]{typ: ent.TypeAdmission, tq: q}, nil
 	case *ent.AdmissionRuleQuery:
@@ -470,6 +696,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.AnsweredRequestQuery, predicate.AnsweredRequest, answeredrequest.OrderOption]{typ: ent.TypeAnsweredRequest, tq: q}, nil
 	case *ent.ApiKeyQuery:
 		return &query[*ent.ApiKeyQuery, predicate.ApiKey, apikey.OrderOption]{typ: ent.TypeApiKey, tq: q}, nil
+	case *ent.AuthorizationCodeQuery:
+		return &query[*ent.AuthorizationCodeQuery, predicate.AuthorizationCode, authorizationcode.OrderOption]{typ: ent.TypeAuthorizationCode, tq: q}, nil
 	case *ent.BackendQuery:
 		return &query[*ent.BackendQuery, predicate.Backend, backend.OrderOption]{typ: ent.TypeBackend, tq: q}, nil
 	case *ent.CompanyQuery:
@@ -478,16 +706,28 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.ConversationQuery, predicate.Conversation, conversation.OrderOption]{typ: ent.TypeConversation, tq: q}, nil
 	case *ent.DeliveryQuery:
 		return &query[*ent.DeliveryQuery, predicate.Delivery, delivery.OrderOption]{typ: ent.TypeDelivery, tq: q}, nil
+	case *ent.DeviceAuthorizationQuery:
+		return &query[*ent.DeviceAuthorizationQuery, predicate.DeviceAuthorization, deviceauthorization.OrderOption]{typ: ent.TypeDeviceAuthorization, tq: q}, nil
 	case *ent.DomainQuery:
 		return &query[*ent.DomainQuery, predicate.Domain, domain.OrderOption]{typ: ent.TypeDomain, tq: q}, nil
 	case *ent.EventQuery:
 		return &query[*ent.EventQuery, predicate.Event, event.OrderOption]{typ: ent.TypeEvent, tq: q}, nil
+	case *ent.GrantQuery:
+		return &query[*ent.GrantQuery, predicate.Grant, grant.OrderOption]{typ: ent.TypeGrant, tq: q}, nil
 	case *ent.OperatorKeyQuery:
 		return &query[*ent.OperatorKeyQuery, predicate.OperatorKey, operatorkey.OrderOption]{typ: ent.TypeOperatorKey, tq: q}, nil
+	case *ent.PageDesignQuery:
+		return &query[*ent.PageDesignQuery, predicate.PageDesign, pagedesign.OrderOption]{typ: ent.TypePageDesign, tq: q}, nil
 	case *ent.SessionQuery:
 		return &query[*ent.SessionQuery, predicate.Session, session.OrderOption]{typ: ent.TypeSession, tq: q}, nil
 	case *ent.SessionTokenQuery:
 		return &query[*ent.SessionTokenQuery, predicate.SessionToken, sessiontoken.OrderOption]{typ: ent.TypeSessionToken, tq: q}, nil
+	case *ent.SignInQuery:
+		return &query[*ent.SignInQuery, predicate.SignIn, signin.OrderOption]{typ: ent.TypeSignIn, tq: q}, nil
+	case *ent.SignInAttemptQuery:
+		return &query[*ent.SignInAttemptQuery, predicate.SignInAttempt, signinattempt.OrderOption]{typ: ent.TypeSignInAttempt, tq: q}, nil
+	case *ent.SignInConnectionQuery:
+		return &query[*ent.SignInConnectionQuery, predicate.SignInConnection, signinconnection.OrderOption]{typ: ent.TypeSignInConnection, tq: q}, nil
 	case *ent.WebhookSecretQuery:
 		return &query[*ent.WebhookSecretQuery, predicate.WebhookSecret, webhooksecret.OrderOption]{typ: ent.TypeWebhookSecret, tq: q}, nil
 	default:

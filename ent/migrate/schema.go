@@ -9,6 +9,27 @@ import (
 )
 
 var (
+	// AccountTokensColumns holds the columns for the "account_tokens" table.
+	AccountTokensColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "grant_id", Type: field.TypeString},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "replaced_at", Type: field.TypeTime, Nullable: true},
+	}
+	// AccountTokensTable holds the schema information for the "account_tokens" table.
+	AccountTokensTable = &schema.Table{
+		Name:       "account_tokens",
+		Columns:    AccountTokensColumns,
+		PrimaryKey: []*schema.Column{AccountTokensColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "accounttoken_company_id_grant_id",
+				Unique:  false,
+				Columns: []*schema.Column{AccountTokensColumns[1], AccountTokensColumns[2]},
+			},
+		},
+	}
 	// AdmissionsColumns holds the columns for the "admissions" table.
 	AdmissionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -105,6 +126,35 @@ var (
 				Name:    "apikey_hash",
 				Unique:  true,
 				Columns: []*schema.Column{APIKeysColumns[4]},
+			},
+		},
+	}
+	// AuthorizationCodesColumns holds the columns for the "authorization_codes" table.
+	AuthorizationCodesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "client_id", Type: field.TypeString},
+		{Name: "agent_name", Type: field.TypeString, Default: ""},
+		{Name: "redirect_uri", Type: field.TypeString},
+		{Name: "code_challenge", Type: field.TypeString},
+		{Name: "scope", Type: field.TypeString},
+		{Name: "account", Type: field.TypeString},
+		{Name: "account_label", Type: field.TypeString, Default: ""},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "expires_at", Type: field.TypeTime},
+		{Name: "consumed_at", Type: field.TypeTime, Nullable: true},
+		{Name: "grant_id", Type: field.TypeString, Default: ""},
+	}
+	// AuthorizationCodesTable holds the schema information for the "authorization_codes" table.
+	AuthorizationCodesTable = &schema.Table{
+		Name:       "authorization_codes",
+		Columns:    AuthorizationCodesColumns,
+		PrimaryKey: []*schema.Column{AuthorizationCodesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "authorizationcode_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{AuthorizationCodesColumns[10]},
 			},
 		},
 	}
@@ -272,6 +322,42 @@ var (
 			},
 		},
 	}
+	// DeviceAuthorizationsColumns holds the columns for the "device_authorizations" table.
+	DeviceAuthorizationsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "user_code_hash", Type: field.TypeString},
+		{Name: "client_id", Type: field.TypeString},
+		{Name: "agent_name", Type: field.TypeString, Default: ""},
+		{Name: "scope", Type: field.TypeString},
+		{Name: "state", Type: field.TypeEnum, Enums: []string{"pending", "approved", "denied", "consumed"}, Default: "pending"},
+		{Name: "approved_scope", Type: field.TypeString, Default: ""},
+		{Name: "account", Type: field.TypeString, Default: ""},
+		{Name: "account_label", Type: field.TypeString, Default: ""},
+		{Name: "poll_interval", Type: field.TypeInt},
+		{Name: "polled_at", Type: field.TypeTime, Nullable: true},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "expires_at", Type: field.TypeTime},
+		{Name: "grant_id", Type: field.TypeString, Default: ""},
+	}
+	// DeviceAuthorizationsTable holds the schema information for the "device_authorizations" table.
+	DeviceAuthorizationsTable = &schema.Table{
+		Name:       "device_authorizations",
+		Columns:    DeviceAuthorizationsColumns,
+		PrimaryKey: []*schema.Column{DeviceAuthorizationsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "deviceauthorization_company_id_user_code_hash",
+				Unique:  true,
+				Columns: []*schema.Column{DeviceAuthorizationsColumns[1], DeviceAuthorizationsColumns[2]},
+			},
+			{
+				Name:    "deviceauthorization_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{DeviceAuthorizationsColumns[13]},
+			},
+		},
+	}
 	// DomainsColumns holds the columns for the "domains" table.
 	DomainsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -351,6 +437,56 @@ var (
 			},
 		},
 	}
+	// GrantsColumns holds the columns for the "grants" table.
+	GrantsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "client_id", Type: field.TypeString},
+		{Name: "agent_name", Type: field.TypeString, Default: ""},
+		{Name: "user_id", Type: field.TypeString},
+		{Name: "account", Type: field.TypeString},
+		{Name: "account_label", Type: field.TypeString, Default: ""},
+		{Name: "scope", Type: field.TypeString},
+		{Name: "sign_in", Type: field.TypeEnum, Enums: []string{"direct", "device", "mediated"}},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "expires_at", Type: field.TypeTime, Nullable: true},
+		{Name: "last_used_at", Type: field.TypeTime},
+		{Name: "ended_at", Type: field.TypeTime, Nullable: true},
+		{Name: "end_reason", Type: field.TypeString, Default: ""},
+	}
+	// GrantsTable holds the schema information for the "grants" table.
+	GrantsTable = &schema.Table{
+		Name:       "grants",
+		Columns:    GrantsColumns,
+		PrimaryKey: []*schema.Column{GrantsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "grant_company_id_created_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[9], GrantsColumns[0]},
+			},
+			{
+				Name:    "grant_company_id_account_created_at",
+				Unique:  false,
+				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[5], GrantsColumns[9]},
+			},
+			{
+				Name:    "grant_company_id_client_id",
+				Unique:  false,
+				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[2]},
+			},
+			{
+				Name:    "grant_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{GrantsColumns[10]},
+			},
+			{
+				Name:    "grant_ended_at",
+				Unique:  false,
+				Columns: []*schema.Column{GrantsColumns[12]},
+			},
+		},
+	}
 	// OperatorKeysColumns holds the columns for the "operator_keys" table.
 	OperatorKeysColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -376,6 +512,30 @@ var (
 			},
 		},
 	}
+	// PageDesignsColumns holds the columns for the "page_designs" table.
+	PageDesignsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "settings", Type: field.TypeJSON},
+		{Name: "logo", Type: field.TypeBytes, Nullable: true},
+		{Name: "logo_type", Type: field.TypeString, Default: ""},
+	}
+	// PageDesignsTable holds the schema information for the "page_designs" table.
+	PageDesignsTable = &schema.Table{
+		Name:       "page_designs",
+		Columns:    PageDesignsColumns,
+		PrimaryKey: []*schema.Column{PageDesignsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "pagedesign_company_id",
+				Unique:  true,
+				Columns: []*schema.Column{PageDesignsColumns[1]},
+			},
+		},
+	}
 	// SessionsColumns holds the columns for the "sessions" table.
 	SessionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -384,6 +544,7 @@ var (
 		{Name: "agent_name", Type: field.TypeString, Default: ""},
 		{Name: "user_id", Type: field.TypeString},
 		{Name: "account", Type: field.TypeString, Default: ""},
+		{Name: "grant_id", Type: field.TypeString, Default: ""},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "last_used_at", Type: field.TypeTime},
 		{Name: "ended_at", Type: field.TypeTime, Nullable: true},
@@ -397,12 +558,22 @@ var (
 			{
 				Name:    "session_company_id_created_at_id",
 				Unique:  false,
-				Columns: []*schema.Column{SessionsColumns[1], SessionsColumns[6], SessionsColumns[0]},
+				Columns: []*schema.Column{SessionsColumns[1], SessionsColumns[7], SessionsColumns[0]},
 			},
 			{
 				Name:    "session_last_used_at",
 				Unique:  false,
-				Columns: []*schema.Column{SessionsColumns[7]},
+				Columns: []*schema.Column{SessionsColumns[8]},
+			},
+			{
+				Name:    "session_company_id_grant_id",
+				Unique:  false,
+				Columns: []*schema.Column{SessionsColumns[1], SessionsColumns[6]},
+			},
+			{
+				Name:    "session_company_id_client_id",
+				Unique:  false,
+				Columns: []*schema.Column{SessionsColumns[1], SessionsColumns[2]},
 			},
 		},
 	}
@@ -415,6 +586,7 @@ var (
 		{Name: "resource", Type: field.TypeString, Default: ""},
 		{Name: "scope", Type: field.TypeString, Default: ""},
 		{Name: "signed_in", Type: field.TypeBool, Default: false},
+		{Name: "grant_id", Type: field.TypeString, Default: ""},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "expires_at", Type: field.TypeTime},
 		{Name: "revoked_at", Type: field.TypeTime, Nullable: true},
@@ -433,7 +605,102 @@ var (
 			{
 				Name:    "sessiontoken_expires_at",
 				Unique:  false,
-				Columns: []*schema.Column{SessionTokensColumns[8]},
+				Columns: []*schema.Column{SessionTokensColumns[9]},
+			},
+			{
+				Name:    "sessiontoken_company_id_grant_id",
+				Unique:  false,
+				Columns: []*schema.Column{SessionTokensColumns[1], SessionTokensColumns[7]},
+			},
+		},
+	}
+	// SignInsColumns holds the columns for the "sign_ins" table.
+	SignInsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "kind", Type: field.TypeEnum, Enums: []string{"direct", "device", "mediated"}},
+		{Name: "stage", Type: field.TypeEnum, Enums: []string{"login", "code", "consent", "done"}, Default: "login"},
+		{Name: "client_id", Type: field.TypeString},
+		{Name: "agent_name", Type: field.TypeString, Default: ""},
+		{Name: "agent_logo_uri", Type: field.TypeString, Default: ""},
+		{Name: "scope", Type: field.TypeString},
+		{Name: "ui_locale", Type: field.TypeString, Default: ""},
+		{Name: "redirect_uri", Type: field.TypeString, Default: ""},
+		{Name: "state", Type: field.TypeString, Default: ""},
+		{Name: "code_challenge", Type: field.TypeString, Default: ""},
+		{Name: "device_id", Type: field.TypeString, Default: ""},
+		{Name: "session_id", Type: field.TypeString, Default: ""},
+		{Name: "user_id", Type: field.TypeString, Default: ""},
+		{Name: "browser_hash", Type: field.TypeString, Default: ""},
+		{Name: "upstream_hash", Type: field.TypeString, Nullable: true},
+		{Name: "sealed", Type: field.TypeBytes, Nullable: true},
+		{Name: "account", Type: field.TypeString, Default: ""},
+		{Name: "account_label", Type: field.TypeString, Default: ""},
+		{Name: "code_sent_to", Type: field.TypeString, Default: ""},
+		{Name: "code_attempts", Type: field.TypeInt, Default: 0},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "expires_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+	}
+	// SignInsTable holds the schema information for the "sign_ins" table.
+	SignInsTable = &schema.Table{
+		Name:       "sign_ins",
+		Columns:    SignInsColumns,
+		PrimaryKey: []*schema.Column{SignInsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "signin_company_id_upstream_hash",
+				Unique:  true,
+				Columns: []*schema.Column{SignInsColumns[1], SignInsColumns[16]},
+			},
+			{
+				Name:    "signin_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{SignInsColumns[23]},
+			},
+		},
+	}
+	// SignInAttemptsColumns holds the columns for the "sign_in_attempts" table.
+	SignInAttemptsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "count", Type: field.TypeInt},
+		{Name: "window_ends_at", Type: field.TypeTime},
+	}
+	// SignInAttemptsTable holds the schema information for the "sign_in_attempts" table.
+	SignInAttemptsTable = &schema.Table{
+		Name:       "sign_in_attempts",
+		Columns:    SignInAttemptsColumns,
+		PrimaryKey: []*schema.Column{SignInAttemptsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "signinattempt_window_ends_at",
+				Unique:  false,
+				Columns: []*schema.Column{SignInAttemptsColumns[3]},
+			},
+		},
+	}
+	// SignInConnectionsColumns holds the columns for the "sign_in_connections" table.
+	SignInConnectionsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "settings", Type: field.TypeJSON},
+		{Name: "sealed_secret", Type: field.TypeBytes, Nullable: true},
+		{Name: "sealed_accounts", Type: field.TypeBytes, Nullable: true},
+	}
+	// SignInConnectionsTable holds the schema information for the "sign_in_connections" table.
+	SignInConnectionsTable = &schema.Table{
+		Name:       "sign_in_connections",
+		Columns:    SignInConnectionsColumns,
+		PrimaryKey: []*schema.Column{SignInConnectionsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "signinconnection_company_id",
+				Unique:  true,
+				Columns: []*schema.Column{SignInConnectionsColumns[1]},
 			},
 		},
 	}
@@ -463,19 +730,27 @@ var (
 	}
 	// Tables holds all the tables in the schema.
 	Tables = []*schema.Table{
+		AccountTokensTable,
 		AdmissionsTable,
 		AdmissionRulesTable,
 		AnsweredRequestsTable,
 		APIKeysTable,
+		AuthorizationCodesTable,
 		BackendsTable,
 		CompaniesTable,
 		ConversationsTable,
 		DeliveriesTable,
+		DeviceAuthorizationsTable,
 		DomainsTable,
 		EventsTable,
+		GrantsTable,
 		OperatorKeysTable,
+		PageDesignsTable,
 		SessionsTable,
 		SessionTokensTable,
+		SignInsTable,
+		SignInAttemptsTable,
+		SignInConnectionsTable,
 		WebhookSecretsTable,
 	}
 )

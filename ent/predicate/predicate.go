@@ -6,6 +6,9 @@ import (
 	"entgo.io/ent/dialect/sql"
 )
 
+// AccountToken is the predicate function for accounttoken builders.
+type AccountToken func(*sql.Selector)
+
 // Admission is the predicate function for admission builders.
 type Admission func(*sql.Selector)
 
@@ -17,6 +20,9 @@ type AnsweredRequest func(*sql.Selector)
 
 // ApiKey is the predicate function for apikey builders.
 type ApiKey func(*sql.Selector)
+
+// AuthorizationCode is the predicate function for authorizationcode builders.
+type AuthorizationCode func(*sql.Selector)
 
 // Backend is the predicate function for backend builders.
 type Backend func(*sql.Selector)
@@ -30,20 +36,38 @@ type Conversation func(*sql.Selector)
 // Delivery is the predicate function for delivery builders.
 type Delivery func(*sql.Selector)
 
+// DeviceAuthorization is the predicate function for deviceauthorization builders.
+type DeviceAuthorization func(*sql.Selector)
+
 // Domain is the predicate function for domain builders.
 type Domain func(*sql.Selector)
 
 // Event is the predicate function for event builders.
 type Event func(*sql.Selector)
 
+// Grant is the predicate function for grant builders.
+type Grant func(*sql.Selector)
+
 // OperatorKey is the predicate function for operatorkey builders.
 type OperatorKey func(*sql.Selector)
+
+// PageDesign is the predicate function for pagedesign builders.
+type PageDesign func(*sql.Selector)
 
 // Session is the predicate function for session builders.
 type Session func(*sql.Selector)
 
 // SessionToken is the predicate function for sessiontoken builders.
 type SessionToken func(*sql.Selector)
+
+// SignIn is the predicate function for signin builders.
+type SignIn func(*sql.Selector)
+
+// SignInAttempt is the predicate function for signinattempt builders.
+type SignInAttempt func(*sql.Selector)
+
+// SignInConnection is the predicate function for signinconnection builders.
+type SignInConnection func(*sql.Selector)
 
 // WebhookSecret is the predicate function for webhooksecret builders.
 type WebhookSecret func(*sql.Selector)

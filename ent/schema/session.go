@@ -21,6 +21,8 @@ func (Session) Fields() []ent.Field {
 		field.String("user_id").NotEmpty().Immutable(),
 		// account the Session is signed in to; it never switches to another (Poppy 4.4).
 		field.String("account").Default(""),
+		// grant_id is the Grant that last signed it in.
+		field.String("grant_id").Default(""),
 		field.Time("created_at").Default(now).Immutable(),
 		// last_used_at is exact to the minute: it only judges idleness.
 		field.Time("last_used_at").Default(now),
@@ -30,7 +32,10 @@ func (Session) Fields() []ent.Field {
 
 // Indexes of the entity.
 func (Session) Indexes() []ent.Index {
-	return []ent.Index{index.Fields("company_id", "created_at", "id"), index.Fields("last_used_at")}
+	return []ent.Index{
+		index.Fields("company_id", "created_at", "id"), index.Fields("last_used_at"),
+		index.Fields("company_id", "grant_id"), index.Fields("company_id", "client_id"),
+	}
 }
 
 // SessionToken is an issued Session Token, known by the hash that is its id.
@@ -50,6 +55,8 @@ func (SessionToken) Fields() []ent.Field {
 		field.String("resource").Default("").Immutable(),
 		field.String("scope").Default("").Immutable(),
 		field.Bool("signed_in").Default(false).Immutable(),
+		// grant_id is the Grant that a signed-in token is judged by on every request.
+		field.String("grant_id").Default("").Immutable(),
 		field.Time("created_at").Default(now).Immutable(),
 		field.Time("expires_at").Immutable(),
 		field.Time("revoked_at").Optional().Nillable(),
@@ -58,5 +65,5 @@ func (SessionToken) Fields() []ent.Field {
 
 // Indexes of the entity.
 func (SessionToken) Indexes() []ent.Index {
-	return []ent.Index{index.Fields("company_id", "session_id"), index.Fields("expires_at")}
+	return []ent.Index{index.Fields("company_id", "session_id"), index.Fields("expires_at"), index.Fields("company_id", "grant_id")}
 }

@@ -23,6 +23,8 @@ const (
 	FieldUserID = "user_id"
 	// FieldAccount holds the string denoting the account field in the database.
 	FieldAccount = "account"
+	// FieldGrantID holds the string denoting the grant_id field in the database.
+	FieldGrantID = "grant_id"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// FieldLastUsedAt holds the string denoting the last_used_at field in the database.
@@ -41,6 +43,7 @@ var Columns = []string{
 	FieldAgentName,
 	FieldUserID,
 	FieldAccount,
+	FieldGrantID,
 	FieldCreatedAt,
 	FieldLastUsedAt,
 	FieldEndedAt,
@@ -67,6 +70,8 @@ var (
 	UserIDValidator func(string) error
 	// DefaultAccount holds the default value on creation for the "account" field.
 	DefaultAccount string
+	// DefaultGrantID holds the default value on creation for the "grant_id" field.
+	DefaultGrantID string
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 	// DefaultLastUsedAt holds the default value on creation for the "last_used_at" field.
@@ -106,6 +111,11 @@ func ByUserID(opts ...sql.OrderTermOption) OrderOption {
 // ByAccount orders the results by the account field.
 func ByAccount(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldAccount, opts...).ToFunc()
+}
+
+// ByGrantID orders the results by the grant_id field.
+func ByGrantID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldGrantID, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

@@ -89,6 +89,11 @@ func Account(v string) predicate.Session {
 	return predicate.Session(sql.FieldEQ(FieldAccount, v))
 }
 
+// GrantID applies equality check predicate on the "grant_id" field. It's identical to GrantIDEQ.
+func GrantID(v string) predicate.Session {
+	return predicate.Session(sql.FieldEQ(FieldGrantID, v))
+}
+
 // CreatedAt applies equality check predicate on the "created_at" field. It's identical to CreatedAtEQ.
 func CreatedAt(v time.Time) predicate.Session {
 	return predicate.Session(sql.FieldEQ(FieldCreatedAt, v))
@@ -427,6 +432,71 @@ func AccountEqualFold(v string) predicate.Session {
 // AccountContainsFold applies the ContainsFold predicate on the "account" field.
 func AccountContainsFold(v string) predicate.Session {
 	return predicate.Session(sql.FieldContainsFold(FieldAccount, v))
+}
+
+// GrantIDEQ applies the EQ predicate on the "grant_id" field.
+func GrantIDEQ(v string) predicate.Session {
+	return predicate.Session(sql.FieldEQ(FieldGrantID, v))
+}
+
+// GrantIDNEQ applies the NEQ predicate on the "grant_id" field.
+func GrantIDNEQ(v string) predicate.Session {
+	return predicate.Session(sql.FieldNEQ(FieldGrantID, v))
+}
+
+// GrantIDIn applies the In predicate on the "grant_id" field.
+func GrantIDIn(vs ...string) predicate.Session {
+	return predicate.Session(sql.FieldIn(FieldGrantID, vs...))
+}
+
+// GrantIDNotIn applies the NotIn predicate on the "grant_id" field.
+func GrantIDNotIn(vs ...string) predicate.Session {
+	return predicate.Session(sql.FieldNotIn(FieldGrantID, vs...))
+}
+
+// GrantIDGT applies the GT predicate on the "grant_id" field.
+func GrantIDGT(v string) predicate.Session {
+	return predicate.Session(sql.FieldGT(FieldGrantID, v))
+}
+
+// GrantIDGTE applies the GTE predicate on the "grant_id" field.
+func GrantIDGTE(v string) predicate.Session {
+	return predicate.Session(sql.FieldGTE(FieldGrantID, v))
+}
+
+// GrantIDLT applies the LT predicate on the "grant_id" field.
+func GrantIDLT(v string) predicate.Session {
+	return predicate.Session(sql.FieldLT(FieldGrantID, v))
+}
+
+// GrantIDLTE applies the LTE predicate on the "grant_id" field.
+func GrantIDLTE(v string) predicate.Session {
+	return predicate.Session(sql.FieldLTE(FieldGrantID, v))
+}
+
+// GrantIDContains applies the Contains predicate on the "grant_id" field.
+func GrantIDContains(v string) predicate.Session {
+	return predicate.Session(sql.FieldContains(FieldGrantID, v))
+}
+
+// GrantIDHasPrefix applies the HasPrefix predicate on the "grant_id" field.
+func GrantIDHasPrefix(v string) predicate.Session {
+	return predicate.Session(sql.FieldHasPrefix(FieldGrantID, v))
+}
+
+// GrantIDHasSuffix applies the HasSuffix predicate on the "grant_id" field.
+func GrantIDHasSuffix(v string) predicate.Session {
+	return predicate.Session(sql.FieldHasSuffix(FieldGrantID, v))
+}
+
+// GrantIDEqualFold applies the EqualFold predicate on the "grant_id" field.
+func GrantIDEqualFold(v string) predicate.Session {
+	return predicate.Session(sql.FieldEqualFold(FieldGrantID, v))
+}
+
+// GrantIDContainsFold applies the ContainsFold predicate on the "grant_id" field.
+func GrantIDContainsFold(v string) predicate.Session {
+	return predicate.Session(sql.FieldContainsFold(FieldGrantID, v))
 }
 
 // CreatedAtEQ applies the EQ predicate on the "created_at" field.

@@ -25,6 +25,8 @@ const (
 	FieldScope = "scope"
 	// FieldSignedIn holds the string denoting the signed_in field in the database.
 	FieldSignedIn = "signed_in"
+	// FieldGrantID holds the string denoting the grant_id field in the database.
+	FieldGrantID = "grant_id"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// FieldExpiresAt holds the string denoting the expires_at field in the database.
@@ -44,6 +46,7 @@ var Columns = []string{
 	FieldResource,
 	FieldScope,
 	FieldSignedIn,
+	FieldGrantID,
 	FieldCreatedAt,
 	FieldExpiresAt,
 	FieldRevokedAt,
@@ -72,6 +75,8 @@ var (
 	DefaultScope string
 	// DefaultSignedIn holds the default value on creation for the "signed_in" field.
 	DefaultSignedIn bool
+	// DefaultGrantID holds the default value on creation for the "grant_id" field.
+	DefaultGrantID string
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 	// IDValidator is a validator for the "id" field. It is called by the builders before save.
@@ -114,6 +119,11 @@ func ByScope(opts ...sql.OrderTermOption) OrderOption {
 // BySignedIn orders the results by the signed_in field.
 func BySignedIn(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldSignedIn, opts...).ToFunc()
+}
+
+// ByGrantID orders the results by the grant_id field.
+func ByGrantID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldGrantID, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

@@ -94,6 +94,11 @@ func SignedIn(v bool) predicate.SessionToken {
 	return predicate.SessionToken(sql.FieldEQ(FieldSignedIn, v))
 }
 
+// GrantID applies equality check predicate on the "grant_id" field. It's identical to GrantIDEQ.
+func GrantID(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldEQ(FieldGrantID, v))
+}
+
 // CreatedAt applies equality check predicate on the "created_at" field. It's identical to CreatedAtEQ.
 func CreatedAt(v time.Time) predicate.SessionToken {
 	return predicate.SessionToken(sql.FieldEQ(FieldCreatedAt, v))
@@ -442,6 +447,71 @@ func SignedInEQ(v bool) predicate.SessionToken {
 // SignedInNEQ applies the NEQ predicate on the "signed_in" field.
 func SignedInNEQ(v bool) predicate.SessionToken {
 	return predicate.SessionToken(sql.FieldNEQ(FieldSignedIn, v))
+}
+
+// GrantIDEQ applies the EQ predicate on the "grant_id" field.
+func GrantIDEQ(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldEQ(FieldGrantID, v))
+}
+
+// GrantIDNEQ applies the NEQ predicate on the "grant_id" field.
+func GrantIDNEQ(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldNEQ(FieldGrantID, v))
+}
+
+// GrantIDIn applies the In predicate on the "grant_id" field.
+func GrantIDIn(vs ...string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldIn(FieldGrantID, vs...))
+}
+
+// GrantIDNotIn applies the NotIn predicate on the "grant_id" field.
+func GrantIDNotIn(vs ...string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldNotIn(FieldGrantID, vs...))
+}
+
+// GrantIDGT applies the GT predicate on the "grant_id" field.
+func GrantIDGT(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldGT(FieldGrantID, v))
+}
+
+// GrantIDGTE applies the GTE predicate on the "grant_id" field.
+func GrantIDGTE(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldGTE(FieldGrantID, v))
+}
+
+// GrantIDLT applies the LT predicate on the "grant_id" field.
+func GrantIDLT(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldLT(FieldGrantID, v))
+}
+
+// GrantIDLTE applies the LTE predicate on the "grant_id" field.
+func GrantIDLTE(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldLTE(FieldGrantID, v))
+}
+
+// GrantIDContains applies the Contains predicate on the "grant_id" field.
+func GrantIDContains(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldContains(FieldGrantID, v))
+}
+
+// GrantIDHasPrefix applies the HasPrefix predicate on the "grant_id" field.
+func GrantIDHasPrefix(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldHasPrefix(FieldGrantID, v))
+}
+
+// GrantIDHasSuffix applies the HasSuffix predicate on the "grant_id" field.
+func GrantIDHasSuffix(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldHasSuffix(FieldGrantID, v))
+}
+
+// GrantIDEqualFold applies the EqualFold predicate on the "grant_id" field.
+func GrantIDEqualFold(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldEqualFold(FieldGrantID, v))
+}
+
+// GrantIDContainsFold applies the ContainsFold predicate on the "grant_id" field.
+func GrantIDContainsFold(v string) predicate.SessionToken {
+	return predicate.SessionToken(sql.FieldContainsFold(FieldGrantID, v))
 }
 
 // CreatedAtEQ applies the EQ predicate on the "created_at" field.

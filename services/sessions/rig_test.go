@@ -60,14 +60,14 @@ func newMeteredRig(t testing.TB, d *db.DB, meters metric.MeterProvider) *rig {
 }
 
 // open starts or renews a Session and returns its token.
-func (r *rig) open(t testing.TB, change func(*sessionsv1.OpenSessionRequest)) *sessionsv1.OpenSessionResponse {
+func (r *rig) open(t testing.TB, change func(*sessionsv1.OpenSessionRequest)) *sessionsv1.IssuedTokens {
 	t.Helper()
 	got, err := r.tryOpen(t, r.company, change)
 	require.NoError(t, err)
 	return got
 }
 
-func (r *rig) tryOpen(t testing.TB, c *fixture.Company, change func(*sessionsv1.OpenSessionRequest)) (*sessionsv1.OpenSessionResponse, error) {
+func (r *rig) tryOpen(t testing.TB, c *fixture.Company, change func(*sessionsv1.OpenSessionRequest)) (*sessionsv1.IssuedTokens, error) {
 	t.Helper()
 	now, te := r.Clock.Now(), c.Issuer.TokenEndpoint()
 	once := func(kind string) *sessionsv1.OnceKey {
@@ -83,7 +83,8 @@ func (r *rig) tryOpen(t testing.TB, c *fixture.Company, change func(*sessionsv1.
 	if change != nil {
 		change(q)
 	}
-	return r.api.OpenSession(c.Ctx(t.Context()), q)
+	opened, err := r.api.OpenSession(c.Ctx(t.Context()), q)
+	return opened.GetTokens(), err
 }
 
 // bearer asks for a Bearer token.

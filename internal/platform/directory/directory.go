@@ -48,7 +48,13 @@ type Company struct {
 	AnswerDeadline           time.Duration
 	SessionStartsPerMinute   int
 	RequestsPerMinute        int
-	Version                  int64
+	// SignIn is nil where the Company offers no sign-in.
+	SignIn *SignIn
+	// Test: the Company is for trying things out only.
+	Test bool
+	// Domains that the Company has verified.
+	Domains []string
+	Version int64
 }
 
 // Client looks Companies up.
@@ -229,6 +235,7 @@ func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
 		SessionTokenLifetime: s.GetSessionTokenLifetime().AsDuration(), SessionIdleLifetime: s.GetSessionIdleLifetime().AsDuration(),
 		EventRetention: s.GetEventRetention().AsDuration(), ConversationIdleLifetime: s.GetConversationIdleLifetime().AsDuration(),
 		AnswerDeadline: s.GetAnswerDeadline().AsDuration(), SessionStartsPerMinute: int(s.GetSessionStartsPerMinute()),
-		RequestsPerMinute: int(s.GetRequestsPerMinute()), Version: s.GetVersion(),
+		RequestsPerMinute: int(s.GetRequestsPerMinute()), SignIn: signInFrom(s.GetSignIn()), Test: s.GetTest(), Domains: s.GetDomains(),
+		Version: s.GetVersion(),
 	}, nil
 }

@@ -23,6 +23,10 @@ const (
 	APIKey        = "key"
 	OperatorKey   = "opk"
 	Request       = "req"
+	Grant         = "grt"
+	SignIn        = "sgn"
+	Connection    = "sic"
+	Design        = "pgd"
 )
 
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's base 32

@@ -42,6 +42,9 @@ const (
 	Client
 	// Session is a Personal Agent with a Session Token and a proof (Poppy 4.3).
 	Session
+	// Browser is a User's browser on the sign-in pages: what it may do depends on the
+	// sign-in that its cookie or link belongs to.
+	Browser
 )
 
 func (c Caller) String() string {
@@ -52,6 +55,8 @@ func (c Caller) String() string {
 		return "client"
 	case Session:
 		return "session"
+	case Browser:
+		return "browser"
 	}
 	return "nobody"
 }

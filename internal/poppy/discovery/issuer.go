@@ -113,6 +113,21 @@ func (i Issuer) DeviceAuthorizationEndpoint() string { return i.String() + "/oau
 // SignInEndpoint returns the URL of Mediated Sign-In (4.7).
 func (i Issuer) SignInEndpoint() string { return i.String() + "/poppy/sign-in" }
 
+// VerificationURI returns the page where the User enters a user code (4.6, RFC 8628 3.2).
+func (i Issuer) VerificationURI() string { return i.String() + "/device" }
+
+// CallbackURL returns the redirect URI at a Company's own identity provider.
+func (i Issuer) CallbackURL() string { return i.String() + "/oauth/callback" }
+
+// SignInURL returns the page of one sign-in under way.
+func (i Issuer) SignInURL(id string) string { return i.String() + "/sign-in/" + id }
+
+// ConnectedAgentsURL returns the page where the User sees and disconnects agents (4.9).
+func (i Issuer) ConnectedAgentsURL() string { return i.String() + "/account/agents" }
+
+// LogoURL returns the Company's logo on the sign-in pages.
+func (i Issuer) LogoURL() string { return i.String() + "/assets/logo" }
+
 // ConversationsEndpoint returns the endpoint of the poppy conversation protocol (7.2).
 func (i Issuer) ConversationsEndpoint() string { return i.String() + "/poppy/conversations" }
 

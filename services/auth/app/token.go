@@ -21,7 +21,7 @@ const SignedOutScope clause.ID = "poppy-0.1/4.2#59"
 // Token answers a token request (Poppy 4.2). proofs are the values of the DPoP
 // header field, method is the request's. The first failure decides the error, and
 // nothing is used up before everything else has passed.
-func (a *App) Token(ctx context.Context, company *directory.Company, f oauth.Form, method string, proofs []string) (*sessionsv1.OpenSessionResponse, error) {
+func (a *App) Token(ctx context.Context, company *directory.Company, f oauth.Form, method string, proofs []string) (*sessionsv1.IssuedTokens, error) {
 	ctx = tenancy.Into(ctx, company.Scope)
 	endpoint := company.Issuer.TokenEndpoint()
 	c, err := a.authenticate(ctx, company, f, endpoint)
@@ -47,7 +47,7 @@ func (a *App) Token(ctx context.Context, company *directory.Company, f oauth.For
 	if len(request.Scope) > 0 {
 		return nil, problem.New(problem.Invalid, problem.InvalidScope, SignedOutScope, "a signed-out Session Token has no scope; sign in first")
 	}
-	return a.Sessions.OpenSession(ctx, &sessionsv1.OpenSessionRequest{
+	opened, err := a.Sessions.OpenSession(ctx, &sessionsv1.OpenSessionRequest{
 		ClientId: c.id, AgentName: c.agent.Document.Name, UserId: session.UserID(), SessionId: request.SessionID, Resource: request.Resource,
 		Proof: &sessionsv1.ProofOfRequest{Proofs: proofs, Method: method, Url: endpoint},
 		Once: []*sessionsv1.OnceKey{c.once, {
@@ -55,6 +55,7 @@ func (a *App) Token(ctx context.Context, company *directory.Company, f oauth.For
 			IssueTime: timestamppb.New(session.IssuedAt()), Until: timestamppb.New(session.ReplayUntil()),
 		}},
 	})
+	return opened.GetTokens(), err
 }
 
 // checkOffered refuses grants that this Company doesn't offer before asking for

@@ -81,7 +81,7 @@ func (e *Endpoints) token(w http.ResponseWriter, r *http.Request, c *directory.C
 	httpx.WriteJSON(w, http.StatusOK, body)
 }
 
-func encode(o *sessionsv1.OpenSessionResponse) ([]byte, error) {
+func encode(o *sessionsv1.IssuedTokens) ([]byte, error) {
 	return json.Marshal(tokenResponse{
 		AccessToken: o.GetAccessToken(), TokenType: o.GetTokenType(), ExpiresIn: int64(o.GetExpiresIn().AsDuration().Seconds()),
 		Scope: o.GetScope(), SessionID: o.GetSessionId(), SignedIn: o.GetSignedIn(),

@@ -39,10 +39,14 @@ func (s *sessionsServer) OpenSession(ctx context.Context, r *sessionsv1.OpenSess
 	if err != nil {
 		return nil, err
 	}
-	return &sessionsv1.OpenSessionResponse{
+	return &sessionsv1.OpenSessionResponse{Tokens: tokensOf(i)}, nil
+}
+
+func tokensOf(i app.Issued) *sessionsv1.IssuedTokens {
+	return &sessionsv1.IssuedTokens{
 		AccessToken: i.Token, TokenType: string(i.Scheme), ExpiresIn: durationpb.New(i.Lifetime), SessionId: i.SessionID,
 		DpopNonce: i.Nonce, Created: i.Created,
-	}, nil
+	}
 }
 
 // VerifyRequest implements sessionsv1.SessionsServiceServer.

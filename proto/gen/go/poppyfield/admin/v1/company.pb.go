@@ -732,11 +732,18 @@ type DiscoverySettings struct {
 	// auth.custom_scopes: scope name to description (Poppy 4.4).
 	CustomScopes map[string]string `protobuf:"bytes,7,rep,name=custom_scopes,json=customScopes,proto3" json:"custom_scopes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// extensions: name to entry (Poppy 3.3).
-	Extensions    map[string]*Extension  `protobuf:"bytes,8,rep,name=extensions,proto3" json:"extensions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	Etag          string                 `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Extensions map[string]*Extension  `protobuf:"bytes,8,rep,name=extensions,proto3" json:"extensions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	Etag       string                 `protobuf:"bytes,10,opt,name=etag,proto3" json:"etag,omitempty"`
+	// auth.direct.scopes: what Direct Sign-In may grant; empty means that it isn't offered. A type is published only
+	// as long as the Company's signInConnection carries it.
+	DirectScopes []string `protobuf:"bytes,11,rep,name=direct_scopes,json=directScopes,proto3" json:"direct_scopes,omitempty"`
+	// auth.device.scopes, likewise.
+	DeviceScopes []string `protobuf:"bytes,12,rep,name=device_scopes,json=deviceScopes,proto3" json:"device_scopes,omitempty"`
+	// auth.mediated.scopes, likewise; its fields are those of the connection.
+	MediatedScopes []string `protobuf:"bytes,13,rep,name=mediated_scopes,json=mediatedScopes,proto3" json:"mediated_scopes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DiscoverySettings) Reset() {
@@ -837,6 +844,27 @@ func (x *DiscoverySettings) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *DiscoverySettings) GetDirectScopes() []string {
+	if x != nil {
+		return x.DirectScopes
+	}
+	return nil
+}
+
+func (x *DiscoverySettings) GetDeviceScopes() []string {
+	if x != nil {
+		return x.DeviceScopes
+	}
+	return nil
+}
+
+func (x *DiscoverySettings) GetMediatedScopes() []string {
+	if x != nil {
+		return x.MediatedScopes
+	}
+	return nil
 }
 
 // One entry of apis (Poppy 3.1, 6).
@@ -1315,7 +1343,7 @@ var File_poppyfield_admin_v1_company_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\n" +
-	"!poppyfield/admin/v1/company.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xcf\x04\n" +
+	"!poppyfield/admin/v1/company.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xcf\x04\n" +
 	"\aCompany\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12+\n" +
@@ -1364,7 +1392,7 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\x14EnableCompanyRequest\x12,\n" +
 	"\x04name\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x04name\x12*\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\x82\x06\n" +
+	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xa8\a\n" +
 	"\x11DiscoverySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x11organization_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x10organizationName\x123\n" +
@@ -1379,7 +1407,10 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\vupdate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x12\n" +
 	"\x04etag\x18\n" +
-	" \x01(\tR\x04etag\x1a?\n" +
+	" \x01(\tR\x04etag\x124\n" +
+	"\rdirect_scopes\x18\v \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\fdirectScopes\x124\n" +
+	"\rdevice_scopes\x18\f \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\fdeviceScopes\x128\n" +
+	"\x0fmediated_scopes\x18\r \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\x0emediatedScopes\x1a?\n" +
 	"\x11CustomScopesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a]\n" +

@@ -78,16 +78,18 @@ func (SessionState) EnumDescriptor() ([]byte, []int) {
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// companies/{company}/sessions/{id}
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Uid           string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	State         SessionState           `protobuf:"varint,3,opt,name=state,proto3,enum=poppyfield.admin.v1.SessionState" json:"state,omitempty"`
-	ClientId      string                 `protobuf:"bytes,4,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	AgentName     string                 `protobuf:"bytes,5,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	User          string                 `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
-	SignedIn      bool                   `protobuf:"varint,7,opt,name=signed_in,json=signedIn,proto3" json:"signed_in,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	LastUsedTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_used_time,json=lastUsedTime,proto3" json:"last_used_time,omitempty"`
-	EndTime       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	Name         string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Uid          string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	State        SessionState           `protobuf:"varint,3,opt,name=state,proto3,enum=poppyfield.admin.v1.SessionState" json:"state,omitempty"`
+	ClientId     string                 `protobuf:"bytes,4,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	AgentName    string                 `protobuf:"bytes,5,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	User         string                 `protobuf:"bytes,6,opt,name=user,proto3" json:"user,omitempty"`
+	SignedIn     bool                   `protobuf:"varint,7,opt,name=signed_in,json=signedIn,proto3" json:"signed_in,omitempty"`
+	CreateTime   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	LastUsedTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_used_time,json=lastUsedTime,proto3" json:"last_used_time,omitempty"`
+	EndTime      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// The account it was ever signed in to; a Session never switches to another. Empty before the first sign-in.
+	Account       string `protobuf:"bytes,11,opt,name=account,proto3" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +192,13 @@ func (x *Session) GetEndTime() *timestamppb.Timestamp {
 		return x.EndTime
 	}
 	return nil
+}
+
+func (x *Session) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
 }
 
 // Names a Session.
@@ -408,7 +417,7 @@ var File_poppyfield_admin_v1_session_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"!poppyfield/admin/v1/session.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\x8b\x03\n" +
+	"!poppyfield/admin/v1/session.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xa5\x03\n" +
 	"\aSession\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x127\n" +
@@ -422,7 +431,8 @@ const file_poppyfield_admin_v1_session_proto_rawDesc = "" +
 	"createTime\x12@\n" +
 	"\x0elast_used_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\flastUsedTime\x125\n" +
 	"\bend_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\"P\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x18\n" +
+	"\aaccount\x18\v \x01(\tR\aaccount\"P\n" +
 	"\x11GetSessionRequest\x12;\n" +
 	"\x04name\x18\x01 \x01(\tB'\xbaH$r\"2 ^companies/[^/]+/sessions/[^/]+$R\x04name\"\x96\x01\n" +
 	"\x13ListSessionsRequest\x120\n" +

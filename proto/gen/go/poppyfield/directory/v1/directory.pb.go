@@ -22,6 +22,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// How Users prove who they are on the pages.
+type SignInMethod int32
+
+const (
+	SignInMethod_SIGN_IN_METHOD_UNSPECIFIED      SignInMethod = 0
+	SignInMethod_SIGN_IN_METHOD_OIDC             SignInMethod = 1
+	SignInMethod_SIGN_IN_METHOD_LOGIN_HANDOFF    SignInMethod = 2
+	SignInMethod_SIGN_IN_METHOD_CREDENTIAL_CHECK SignInMethod = 3
+	SignInMethod_SIGN_IN_METHOD_TEST_ACCOUNTS    SignInMethod = 4
+)
+
+// Enum value maps for SignInMethod.
+var (
+	SignInMethod_name = map[int32]string{
+		0: "SIGN_IN_METHOD_UNSPECIFIED",
+		1: "SIGN_IN_METHOD_OIDC",
+		2: "SIGN_IN_METHOD_LOGIN_HANDOFF",
+		3: "SIGN_IN_METHOD_CREDENTIAL_CHECK",
+		4: "SIGN_IN_METHOD_TEST_ACCOUNTS",
+	}
+	SignInMethod_value = map[string]int32{
+		"SIGN_IN_METHOD_UNSPECIFIED":      0,
+		"SIGN_IN_METHOD_OIDC":             1,
+		"SIGN_IN_METHOD_LOGIN_HANDOFF":    2,
+		"SIGN_IN_METHOD_CREDENTIAL_CHECK": 3,
+		"SIGN_IN_METHOD_TEST_ACCOUNTS":    4,
+	}
+)
+
+func (x SignInMethod) Enum() *SignInMethod {
+	p := new(SignInMethod)
+	*p = x
+	return p
+}
+
+func (x SignInMethod) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SignInMethod) Descriptor() protoreflect.EnumDescriptor {
+	return file_poppyfield_directory_v1_directory_proto_enumTypes[0].Descriptor()
+}
+
+func (SignInMethod) Type() protoreflect.EnumType {
+	return &file_poppyfield_directory_v1_directory_proto_enumTypes[0]
+}
+
+func (x SignInMethod) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SignInMethod.Descriptor instead.
+func (SignInMethod) EnumDescriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{0}
+}
+
 // The host name of a public request, normalised and without port: it only selects.
 type ResolveHostRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -174,7 +230,13 @@ type CompanySnapshot struct {
 	SessionStartsPerMinute   int32                `protobuf:"varint,16,opt,name=session_starts_per_minute,json=sessionStartsPerMinute,proto3" json:"session_starts_per_minute,omitempty"`
 	RequestsPerMinute        int32                `protobuf:"varint,17,opt,name=requests_per_minute,json=requestsPerMinute,proto3" json:"requests_per_minute,omitempty"`
 	// Grows with every change.
-	Version       int64 `protobuf:"varint,18,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,18,opt,name=version,proto3" json:"version,omitempty"`
+	// Unset where the Company offers no sign-in.
+	SignIn *SignIn `protobuf:"bytes,19,opt,name=sign_in,json=signIn,proto3" json:"sign_in,omitempty"`
+	// Whether the Company is for trying things out only.
+	Test bool `protobuf:"varint,20,opt,name=test,proto3" json:"test,omitempty"`
+	// Its verified domains.
+	Domains       []string `protobuf:"bytes,21,rep,name=domains,proto3" json:"domains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,6 +397,420 @@ func (x *CompanySnapshot) GetVersion() int64 {
 	return 0
 }
 
+func (x *CompanySnapshot) GetSignIn() *SignIn {
+	if x != nil {
+		return x.SignIn
+	}
+	return nil
+}
+
+func (x *CompanySnapshot) GetTest() bool {
+	if x != nil {
+		return x.Test
+	}
+	return false
+}
+
+func (x *CompanySnapshot) GetDomains() []string {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+// How a Company's Users sign in (Poppy 4.4), as far as it is set up.
+type SignIn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Scopes that each type may grant; none: the type is not offered.
+	DirectScopes   []string `protobuf:"bytes,1,rep,name=direct_scopes,json=directScopes,proto3" json:"direct_scopes,omitempty"`
+	DeviceScopes   []string `protobuf:"bytes,2,rep,name=device_scopes,json=deviceScopes,proto3" json:"device_scopes,omitempty"`
+	MediatedScopes []string `protobuf:"bytes,3,rep,name=mediated_scopes,json=mediatedScopes,proto3" json:"mediated_scopes,omitempty"`
+	// What a credential check asks for: on our login form and in Mediated Sign-In.
+	CredentialFields []*CredentialField `protobuf:"bytes,4,rep,name=credential_fields,json=credentialFields,proto3" json:"credential_fields,omitempty"`
+	// What the User is told about a scope: by scope, then by language, "" being any.
+	ScopeTexts map[string]*Texts `protobuf:"bytes,5,rep,name=scope_texts,json=scopeTexts,proto3" json:"scope_texts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Method     SignInMethod      `protobuf:"varint,6,opt,name=method,proto3,enum=poppyfield.directory.v1.SignInMethod" json:"method,omitempty"`
+	// OIDC.
+	OidcIssuer   string `protobuf:"bytes,7,opt,name=oidc_issuer,json=oidcIssuer,proto3" json:"oidc_issuer,omitempty"`
+	OidcClientId string `protobuf:"bytes,8,opt,name=oidc_client_id,json=oidcClientId,proto3" json:"oidc_client_id,omitempty"`
+	// Sealed client secret; empty for a public client.
+	OidcSealedSecret []byte `protobuf:"bytes,9,opt,name=oidc_sealed_secret,json=oidcSealedSecret,proto3" json:"oidc_sealed_secret,omitempty"`
+	// Asked for beside openid.
+	OidcScopes []string `protobuf:"bytes,10,rep,name=oidc_scopes,json=oidcScopes,proto3" json:"oidc_scopes,omitempty"`
+	// Claim that is the account, and the one that is its label.
+	OidcAccountClaim string `protobuf:"bytes,11,opt,name=oidc_account_claim,json=oidcAccountClaim,proto3" json:"oidc_account_claim,omitempty"`
+	OidcLabelClaim   string `protobuf:"bytes,12,opt,name=oidc_label_claim,json=oidcLabelClaim,proto3" json:"oidc_label_claim,omitempty"`
+	// LOGIN_HANDOFF: the Company's login page.
+	LoginUrl string `protobuf:"bytes,13,opt,name=login_url,json=loginUrl,proto3" json:"login_url,omitempty"`
+	// CREDENTIAL_CHECK, and Mediated Sign-In: where credentials are checked.
+	CredentialCheckUrl string `protobuf:"bytes,14,opt,name=credential_check_url,json=credentialCheckUrl,proto3" json:"credential_check_url,omitempty"`
+	// TEST_ACCOUNTS: sealed JSON of the accounts.
+	SealedTestAccounts []byte `protobuf:"bytes,15,opt,name=sealed_test_accounts,json=sealedTestAccounts,proto3" json:"sealed_test_accounts,omitempty"`
+	// Unset: Account Tokens have no end.
+	AccountTokenLifetime *durationpb.Duration `protobuf:"bytes,16,opt,name=account_token_lifetime,json=accountTokenLifetime,proto3" json:"account_token_lifetime,omitempty"`
+	RotateAccountTokens  bool                 `protobuf:"varint,17,opt,name=rotate_account_tokens,json=rotateAccountTokens,proto3" json:"rotate_account_tokens,omitempty"`
+	EndSessionsAtSignOut bool                 `protobuf:"varint,18,opt,name=end_sessions_at_sign_out,json=endSessionsAtSignOut,proto3" json:"end_sessions_at_sign_out,omitempty"`
+	Design               *PageDesign          `protobuf:"bytes,19,opt,name=design,proto3" json:"design,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *SignIn) Reset() {
+	*x = SignIn{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignIn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignIn) ProtoMessage() {}
+
+func (x *SignIn) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignIn.ProtoReflect.Descriptor instead.
+func (*SignIn) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SignIn) GetDirectScopes() []string {
+	if x != nil {
+		return x.DirectScopes
+	}
+	return nil
+}
+
+func (x *SignIn) GetDeviceScopes() []string {
+	if x != nil {
+		return x.DeviceScopes
+	}
+	return nil
+}
+
+func (x *SignIn) GetMediatedScopes() []string {
+	if x != nil {
+		return x.MediatedScopes
+	}
+	return nil
+}
+
+func (x *SignIn) GetCredentialFields() []*CredentialField {
+	if x != nil {
+		return x.CredentialFields
+	}
+	return nil
+}
+
+func (x *SignIn) GetScopeTexts() map[string]*Texts {
+	if x != nil {
+		return x.ScopeTexts
+	}
+	return nil
+}
+
+func (x *SignIn) GetMethod() SignInMethod {
+	if x != nil {
+		return x.Method
+	}
+	return SignInMethod_SIGN_IN_METHOD_UNSPECIFIED
+}
+
+func (x *SignIn) GetOidcIssuer() string {
+	if x != nil {
+		return x.OidcIssuer
+	}
+	return ""
+}
+
+func (x *SignIn) GetOidcClientId() string {
+	if x != nil {
+		return x.OidcClientId
+	}
+	return ""
+}
+
+func (x *SignIn) GetOidcSealedSecret() []byte {
+	if x != nil {
+		return x.OidcSealedSecret
+	}
+	return nil
+}
+
+func (x *SignIn) GetOidcScopes() []string {
+	if x != nil {
+		return x.OidcScopes
+	}
+	return nil
+}
+
+func (x *SignIn) GetOidcAccountClaim() string {
+	if x != nil {
+		return x.OidcAccountClaim
+	}
+	return ""
+}
+
+func (x *SignIn) GetOidcLabelClaim() string {
+	if x != nil {
+		return x.OidcLabelClaim
+	}
+	return ""
+}
+
+func (x *SignIn) GetLoginUrl() string {
+	if x != nil {
+		return x.LoginUrl
+	}
+	return ""
+}
+
+func (x *SignIn) GetCredentialCheckUrl() string {
+	if x != nil {
+		return x.CredentialCheckUrl
+	}
+	return ""
+}
+
+func (x *SignIn) GetSealedTestAccounts() []byte {
+	if x != nil {
+		return x.SealedTestAccounts
+	}
+	return nil
+}
+
+func (x *SignIn) GetAccountTokenLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.AccountTokenLifetime
+	}
+	return nil
+}
+
+func (x *SignIn) GetRotateAccountTokens() bool {
+	if x != nil {
+		return x.RotateAccountTokens
+	}
+	return false
+}
+
+func (x *SignIn) GetEndSessionsAtSignOut() bool {
+	if x != nil {
+		return x.EndSessionsAtSignOut
+	}
+	return false
+}
+
+func (x *SignIn) GetDesign() *PageDesign {
+	if x != nil {
+		return x.Design
+	}
+	return nil
+}
+
+// One thing the User is asked for (Poppy 4.7).
+type CredentialField struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Label         string                 `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
+	Secret        bool                   `protobuf:"varint,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CredentialField) Reset() {
+	*x = CredentialField{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CredentialField) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CredentialField) ProtoMessage() {}
+
+func (x *CredentialField) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CredentialField.ProtoReflect.Descriptor instead.
+func (*CredentialField) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CredentialField) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CredentialField) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *CredentialField) GetSecret() bool {
+	if x != nil {
+		return x.Secret
+	}
+	return false
+}
+
+// A text by language tag; "" is for any language.
+type Texts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ByLanguage    map[string]string      `protobuf:"bytes,1,rep,name=by_language,json=byLanguage,proto3" json:"by_language,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Texts) Reset() {
+	*x = Texts{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Texts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Texts) ProtoMessage() {}
+
+func (x *Texts) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Texts.ProtoReflect.Descriptor instead.
+func (*Texts) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Texts) GetByLanguage() map[string]string {
+	if x != nil {
+		return x.ByLanguage
+	}
+	return nil
+}
+
+// How the pages look.
+type PageDesign struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "#rrggbb", or empty.
+	AccentColor string `protobuf:"bytes,1,opt,name=accent_color,json=accentColor,proto3" json:"accent_color,omitempty"`
+	// Hash of the logo's bytes, empty without one.
+	LogoVersion   string `protobuf:"bytes,2,opt,name=logo_version,json=logoVersion,proto3" json:"logo_version,omitempty"`
+	Welcome       *Texts `protobuf:"bytes,3,opt,name=welcome,proto3" json:"welcome,omitempty"`
+	SupportUrl    string `protobuf:"bytes,4,opt,name=support_url,json=supportUrl,proto3" json:"support_url,omitempty"`
+	PrivacyUrl    string `protobuf:"bytes,5,opt,name=privacy_url,json=privacyUrl,proto3" json:"privacy_url,omitempty"`
+	TermsUrl      string `protobuf:"bytes,6,opt,name=terms_url,json=termsUrl,proto3" json:"terms_url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PageDesign) Reset() {
+	*x = PageDesign{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PageDesign) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PageDesign) ProtoMessage() {}
+
+func (x *PageDesign) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PageDesign.ProtoReflect.Descriptor instead.
+func (*PageDesign) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PageDesign) GetAccentColor() string {
+	if x != nil {
+		return x.AccentColor
+	}
+	return ""
+}
+
+func (x *PageDesign) GetLogoVersion() string {
+	if x != nil {
+		return x.LogoVersion
+	}
+	return ""
+}
+
+func (x *PageDesign) GetWelcome() *Texts {
+	if x != nil {
+		return x.Welcome
+	}
+	return nil
+}
+
+func (x *PageDesign) GetSupportUrl() string {
+	if x != nil {
+		return x.SupportUrl
+	}
+	return ""
+}
+
+func (x *PageDesign) GetPrivacyUrl() string {
+	if x != nil {
+		return x.PrivacyUrl
+	}
+	return ""
+}
+
+func (x *PageDesign) GetTermsUrl() string {
+	if x != nil {
+		return x.TermsUrl
+	}
+	return ""
+}
+
 var File_poppyfield_directory_v1_directory_proto protoreflect.FileDescriptor
 
 const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
@@ -344,7 +820,7 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"]\n" +
 	"\x13ResolveHostResponse\x12F\n" +
 	"\tcompanies\x18\x01 \x03(\v2(.poppyfield.directory.v1.CompanySnapshotR\tcompanies\"\x1b\n" +
-	"\x19GetCompanySnapshotRequest\"\xe7\x06\n" +
+	"\x19GetCompanySnapshotRequest\"\xcf\a\n" +
 	"\x0fCompanySnapshot\x12\x1d\n" +
 	"\n" +
 	"company_id\x18\x01 \x01(\tR\tcompanyId\x12\x12\n" +
@@ -365,7 +841,63 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x0fanswer_deadline\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x0eanswerDeadline\x129\n" +
 	"\x19session_starts_per_minute\x18\x10 \x01(\x05R\x16sessionStartsPerMinute\x12.\n" +
 	"\x13requests_per_minute\x18\x11 \x01(\x05R\x11requestsPerMinute\x12\x18\n" +
-	"\aversion\x18\x12 \x01(\x03R\aversion2\xf0\x01\n" +
+	"\aversion\x18\x12 \x01(\x03R\aversion\x128\n" +
+	"\asign_in\x18\x13 \x01(\v2\x1f.poppyfield.directory.v1.SignInR\x06signIn\x12\x12\n" +
+	"\x04test\x18\x14 \x01(\bR\x04test\x12\x18\n" +
+	"\adomains\x18\x15 \x03(\tR\adomains\"\xab\b\n" +
+	"\x06SignIn\x12#\n" +
+	"\rdirect_scopes\x18\x01 \x03(\tR\fdirectScopes\x12#\n" +
+	"\rdevice_scopes\x18\x02 \x03(\tR\fdeviceScopes\x12'\n" +
+	"\x0fmediated_scopes\x18\x03 \x03(\tR\x0emediatedScopes\x12U\n" +
+	"\x11credential_fields\x18\x04 \x03(\v2(.poppyfield.directory.v1.CredentialFieldR\x10credentialFields\x12P\n" +
+	"\vscope_texts\x18\x05 \x03(\v2/.poppyfield.directory.v1.SignIn.ScopeTextsEntryR\n" +
+	"scopeTexts\x12=\n" +
+	"\x06method\x18\x06 \x01(\x0e2%.poppyfield.directory.v1.SignInMethodR\x06method\x12\x1f\n" +
+	"\voidc_issuer\x18\a \x01(\tR\n" +
+	"oidcIssuer\x12$\n" +
+	"\x0eoidc_client_id\x18\b \x01(\tR\foidcClientId\x12,\n" +
+	"\x12oidc_sealed_secret\x18\t \x01(\fR\x10oidcSealedSecret\x12\x1f\n" +
+	"\voidc_scopes\x18\n" +
+	" \x03(\tR\n" +
+	"oidcScopes\x12,\n" +
+	"\x12oidc_account_claim\x18\v \x01(\tR\x10oidcAccountClaim\x12(\n" +
+	"\x10oidc_label_claim\x18\f \x01(\tR\x0eoidcLabelClaim\x12\x1b\n" +
+	"\tlogin_url\x18\r \x01(\tR\bloginUrl\x120\n" +
+	"\x14credential_check_url\x18\x0e \x01(\tR\x12credentialCheckUrl\x120\n" +
+	"\x14sealed_test_accounts\x18\x0f \x01(\fR\x12sealedTestAccounts\x12O\n" +
+	"\x16account_token_lifetime\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x14accountTokenLifetime\x122\n" +
+	"\x15rotate_account_tokens\x18\x11 \x01(\bR\x13rotateAccountTokens\x126\n" +
+	"\x18end_sessions_at_sign_out\x18\x12 \x01(\bR\x14endSessionsAtSignOut\x12;\n" +
+	"\x06design\x18\x13 \x01(\v2#.poppyfield.directory.v1.PageDesignR\x06design\x1a]\n" +
+	"\x0fScopeTextsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.poppyfield.directory.v1.TextsR\x05value:\x028\x01\"S\n" +
+	"\x0fCredentialField\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label\x12\x16\n" +
+	"\x06secret\x18\x03 \x01(\bR\x06secret\"\x97\x01\n" +
+	"\x05Texts\x12O\n" +
+	"\vby_language\x18\x01 \x03(\v2..poppyfield.directory.v1.Texts.ByLanguageEntryR\n" +
+	"byLanguage\x1a=\n" +
+	"\x0fByLanguageEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xeb\x01\n" +
+	"\n" +
+	"PageDesign\x12!\n" +
+	"\faccent_color\x18\x01 \x01(\tR\vaccentColor\x12!\n" +
+	"\flogo_version\x18\x02 \x01(\tR\vlogoVersion\x128\n" +
+	"\awelcome\x18\x03 \x01(\v2\x1e.poppyfield.directory.v1.TextsR\awelcome\x12\x1f\n" +
+	"\vsupport_url\x18\x04 \x01(\tR\n" +
+	"supportUrl\x12\x1f\n" +
+	"\vprivacy_url\x18\x05 \x01(\tR\n" +
+	"privacyUrl\x12\x1b\n" +
+	"\tterms_url\x18\x06 \x01(\tR\btermsUrl*\xb0\x01\n" +
+	"\fSignInMethod\x12\x1e\n" +
+	"\x1aSIGN_IN_METHOD_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13SIGN_IN_METHOD_OIDC\x10\x01\x12 \n" +
+	"\x1cSIGN_IN_METHOD_LOGIN_HANDOFF\x10\x02\x12#\n" +
+	"\x1fSIGN_IN_METHOD_CREDENTIAL_CHECK\x10\x03\x12 \n" +
+	"\x1cSIGN_IN_METHOD_TEST_ACCOUNTS\x10\x042\xf0\x01\n" +
 	"\x10DirectoryService\x12h\n" +
 	"\vResolveHost\x12+.poppyfield.directory.v1.ResolveHostRequest\x1a,.poppyfield.directory.v1.ResolveHostResponse\x12r\n" +
 	"\x12GetCompanySnapshot\x122.poppyfield.directory.v1.GetCompanySnapshotRequest\x1a(.poppyfield.directory.v1.CompanySnapshotBSZQgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1;directoryv1b\x06proto3"
@@ -382,30 +914,47 @@ func file_poppyfield_directory_v1_directory_proto_rawDescGZIP() []byte {
 	return file_poppyfield_directory_v1_directory_proto_rawDescData
 }
 
-var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_poppyfield_directory_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_poppyfield_directory_v1_directory_proto_goTypes = []any{
-	(*ResolveHostRequest)(nil),        // 0: poppyfield.directory.v1.ResolveHostRequest
-	(*ResolveHostResponse)(nil),       // 1: poppyfield.directory.v1.ResolveHostResponse
-	(*GetCompanySnapshotRequest)(nil), // 2: poppyfield.directory.v1.GetCompanySnapshotRequest
-	(*CompanySnapshot)(nil),           // 3: poppyfield.directory.v1.CompanySnapshot
-	(*durationpb.Duration)(nil),       // 4: google.protobuf.Duration
+	(SignInMethod)(0),                 // 0: poppyfield.directory.v1.SignInMethod
+	(*ResolveHostRequest)(nil),        // 1: poppyfield.directory.v1.ResolveHostRequest
+	(*ResolveHostResponse)(nil),       // 2: poppyfield.directory.v1.ResolveHostResponse
+	(*GetCompanySnapshotRequest)(nil), // 3: poppyfield.directory.v1.GetCompanySnapshotRequest
+	(*CompanySnapshot)(nil),           // 4: poppyfield.directory.v1.CompanySnapshot
+	(*SignIn)(nil),                    // 5: poppyfield.directory.v1.SignIn
+	(*CredentialField)(nil),           // 6: poppyfield.directory.v1.CredentialField
+	(*Texts)(nil),                     // 7: poppyfield.directory.v1.Texts
+	(*PageDesign)(nil),                // 8: poppyfield.directory.v1.PageDesign
+	nil,                               // 9: poppyfield.directory.v1.SignIn.ScopeTextsEntry
+	nil,                               // 10: poppyfield.directory.v1.Texts.ByLanguageEntry
+	(*durationpb.Duration)(nil),       // 11: google.protobuf.Duration
 }
 var file_poppyfield_directory_v1_directory_proto_depIdxs = []int32{
-	3, // 0: poppyfield.directory.v1.ResolveHostResponse.companies:type_name -> poppyfield.directory.v1.CompanySnapshot
-	4, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
-	4, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
-	4, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
-	4, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
-	4, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
-	0, // 6: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
-	2, // 7: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
-	1, // 8: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
-	3, // 9: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4,  // 0: poppyfield.directory.v1.ResolveHostResponse.companies:type_name -> poppyfield.directory.v1.CompanySnapshot
+	11, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
+	11, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
+	11, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
+	11, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
+	11, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
+	5,  // 6: poppyfield.directory.v1.CompanySnapshot.sign_in:type_name -> poppyfield.directory.v1.SignIn
+	6,  // 7: poppyfield.directory.v1.SignIn.credential_fields:type_name -> poppyfield.directory.v1.CredentialField
+	9,  // 8: poppyfield.directory.v1.SignIn.scope_texts:type_name -> poppyfield.directory.v1.SignIn.ScopeTextsEntry
+	0,  // 9: poppyfield.directory.v1.SignIn.method:type_name -> poppyfield.directory.v1.SignInMethod
+	11, // 10: poppyfield.directory.v1.SignIn.account_token_lifetime:type_name -> google.protobuf.Duration
+	8,  // 11: poppyfield.directory.v1.SignIn.design:type_name -> poppyfield.directory.v1.PageDesign
+	10, // 12: poppyfield.directory.v1.Texts.by_language:type_name -> poppyfield.directory.v1.Texts.ByLanguageEntry
+	7,  // 13: poppyfield.directory.v1.PageDesign.welcome:type_name -> poppyfield.directory.v1.Texts
+	7,  // 14: poppyfield.directory.v1.SignIn.ScopeTextsEntry.value:type_name -> poppyfield.directory.v1.Texts
+	1,  // 15: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
+	3,  // 16: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
+	2,  // 17: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
+	4,  // 18: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
+	17, // [17:19] is the sub-list for method output_type
+	15, // [15:17] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_directory_v1_directory_proto_init() }
@@ -418,13 +967,14 @@ func file_poppyfield_directory_v1_directory_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_directory_v1_directory_proto_rawDesc), len(file_poppyfield_directory_v1_directory_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   4,
+			NumEnums:      1,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_poppyfield_directory_v1_directory_proto_goTypes,
 		DependencyIndexes: file_poppyfield_directory_v1_directory_proto_depIdxs,
+		EnumInfos:         file_poppyfield_directory_v1_directory_proto_enumTypes,
 		MessageInfos:      file_poppyfield_directory_v1_directory_proto_msgTypes,
 	}.Build()
 	File_poppyfield_directory_v1_directory_proto = out.File

@@ -86,6 +86,66 @@ func (DeliverOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{0}
 }
 
+// What the Company found.
+type CredentialsOutcome int32
+
+const (
+	CredentialsOutcome_CREDENTIALS_OUTCOME_UNSPECIFIED CredentialsOutcome = 0
+	// They are right.
+	CredentialsOutcome_CREDENTIALS_OUTCOME_COMPLETE CredentialsOutcome = 1
+	// A one-time code is needed, or the one given is wrong and another try is allowed.
+	CredentialsOutcome_CREDENTIALS_OUTCOME_CODE_REQUIRED CredentialsOutcome = 2
+	// They are wrong, or too many codes were.
+	CredentialsOutcome_CREDENTIALS_OUTCOME_FAILED CredentialsOutcome = 3
+	// No usable answer came: the User may try again later.
+	CredentialsOutcome_CREDENTIALS_OUTCOME_UNAVAILABLE CredentialsOutcome = 4
+)
+
+// Enum value maps for CredentialsOutcome.
+var (
+	CredentialsOutcome_name = map[int32]string{
+		0: "CREDENTIALS_OUTCOME_UNSPECIFIED",
+		1: "CREDENTIALS_OUTCOME_COMPLETE",
+		2: "CREDENTIALS_OUTCOME_CODE_REQUIRED",
+		3: "CREDENTIALS_OUTCOME_FAILED",
+		4: "CREDENTIALS_OUTCOME_UNAVAILABLE",
+	}
+	CredentialsOutcome_value = map[string]int32{
+		"CREDENTIALS_OUTCOME_UNSPECIFIED":   0,
+		"CREDENTIALS_OUTCOME_COMPLETE":      1,
+		"CREDENTIALS_OUTCOME_CODE_REQUIRED": 2,
+		"CREDENTIALS_OUTCOME_FAILED":        3,
+		"CREDENTIALS_OUTCOME_UNAVAILABLE":   4,
+	}
+)
+
+func (x CredentialsOutcome) Enum() *CredentialsOutcome {
+	p := new(CredentialsOutcome)
+	*p = x
+	return p
+}
+
+func (x CredentialsOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CredentialsOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_poppyfield_relay_v1_relay_proto_enumTypes[1].Descriptor()
+}
+
+func (CredentialsOutcome) Type() protoreflect.EnumType {
+	return &file_poppyfield_relay_v1_relay_proto_enumTypes[1]
+}
+
+func (x CredentialsOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CredentialsOutcome.Descriptor instead.
+func (CredentialsOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{1}
+}
+
 // Asks for a document.
 type FetchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -697,6 +757,572 @@ func (x *PublicKey) GetPublicKey() string {
 	return ""
 }
 
+// A request to an identity provider.
+type SendRequestRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "GET" or "POST".
+	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	Url    string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Accept, Authorization and Content-Type; others are refused.
+	Headers       map[string]string    `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Body          []byte               `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendRequestRequest) Reset() {
+	*x = SendRequestRequest{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendRequestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendRequestRequest) ProtoMessage() {}
+
+func (x *SendRequestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendRequestRequest.ProtoReflect.Descriptor instead.
+func (*SendRequestRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SendRequestRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *SendRequestRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *SendRequestRequest) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *SendRequestRequest) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *SendRequestRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// What came back. failure is empty when an HTTP response was received whole.
+type SendRequestResponse struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Status      int32                  `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
+	ContentType string                 `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// Cache-Control, Expires, Age and Date, where present.
+	Headers map[string]string `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Body    []byte            `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	// As in FetchResponse.
+	Failure       string `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendRequestResponse) Reset() {
+	*x = SendRequestResponse{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendRequestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendRequestResponse) ProtoMessage() {}
+
+func (x *SendRequestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendRequestResponse.ProtoReflect.Descriptor instead.
+func (*SendRequestResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SendRequestResponse) GetStatus() int32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *SendRequestResponse) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *SendRequestResponse) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *SendRequestResponse) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *SendRequestResponse) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *SendRequestResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+// A check of credentials, or of a one-time code.
+type CheckCredentialsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// The webhook-id: the id of the sign-in and the number of the check within it.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// What the sign-in is about.
+	Subject *SignInSubject `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*CheckCredentialsRequest_Credentials
+	//	*CheckCredentialsRequest_Code
+	What          isCheckCredentialsRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckCredentialsRequest) Reset() {
+	*x = CheckCredentialsRequest{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckCredentialsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckCredentialsRequest) ProtoMessage() {}
+
+func (x *CheckCredentialsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckCredentialsRequest.ProtoReflect.Descriptor instead.
+func (*CheckCredentialsRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CheckCredentialsRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *CheckCredentialsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CheckCredentialsRequest) GetSubject() *SignInSubject {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
+}
+
+func (x *CheckCredentialsRequest) GetWhat() isCheckCredentialsRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *CheckCredentialsRequest) GetCredentials() *Credentials {
+	if x != nil {
+		if x, ok := x.What.(*CheckCredentialsRequest_Credentials); ok {
+			return x.Credentials
+		}
+	}
+	return nil
+}
+
+func (x *CheckCredentialsRequest) GetCode() *OneTimeCode {
+	if x != nil {
+		if x, ok := x.What.(*CheckCredentialsRequest_Code); ok {
+			return x.Code
+		}
+	}
+	return nil
+}
+
+type isCheckCredentialsRequest_What interface {
+	isCheckCredentialsRequest_What()
+}
+
+type CheckCredentialsRequest_Credentials struct {
+	Credentials *Credentials `protobuf:"bytes,4,opt,name=credentials,proto3,oneof"`
+}
+
+type CheckCredentialsRequest_Code struct {
+	Code *OneTimeCode `protobuf:"bytes,5,opt,name=code,proto3,oneof"`
+}
+
+func (*CheckCredentialsRequest_Credentials) isCheckCredentialsRequest_What() {}
+
+func (*CheckCredentialsRequest_Code) isCheckCredentialsRequest_What() {}
+
+// Who asks for what.
+type SignInSubject struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SignInId  string                 `protobuf:"bytes,1,opt,name=sign_in_id,json=signInId,proto3" json:"sign_in_id,omitempty"`
+	ClientId  string                 `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	AgentName string                 `protobuf:"bytes,3,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	// Empty where the User signs in on our page.
+	UserId string `protobuf:"bytes,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The Session of a Mediated Sign-In; empty on our page.
+	SessionId string   `protobuf:"bytes,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Scopes    []string `protobuf:"bytes,6,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// "direct", "device" or "mediated".
+	SignIn        string `protobuf:"bytes,7,opt,name=sign_in,json=signIn,proto3" json:"sign_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignInSubject) Reset() {
+	*x = SignInSubject{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignInSubject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignInSubject) ProtoMessage() {}
+
+func (x *SignInSubject) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignInSubject.ProtoReflect.Descriptor instead.
+func (*SignInSubject) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SignInSubject) GetSignInId() string {
+	if x != nil {
+		return x.SignInId
+	}
+	return ""
+}
+
+func (x *SignInSubject) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *SignInSubject) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *SignInSubject) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *SignInSubject) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SignInSubject) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *SignInSubject) GetSignIn() string {
+	if x != nil {
+		return x.SignIn
+	}
+	return ""
+}
+
+// Credentials by field name.
+type Credentials struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fields        map[string]string      `protobuf:"bytes,1,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Credentials) Reset() {
+	*x = Credentials{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Credentials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Credentials) ProtoMessage() {}
+
+func (x *Credentials) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
+func (*Credentials) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Credentials) GetFields() map[string]string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+// A one-time code.
+type OneTimeCode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Code  string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// What the Company returned with its request for a code.
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OneTimeCode) Reset() {
+	*x = OneTimeCode{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OneTimeCode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OneTimeCode) ProtoMessage() {}
+
+func (x *OneTimeCode) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OneTimeCode.ProtoReflect.Descriptor instead.
+func (*OneTimeCode) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *OneTimeCode) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *OneTimeCode) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// The Company's answer.
+type CheckCredentialsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome CredentialsOutcome     `protobuf:"varint,1,opt,name=outcome,proto3,enum=poppyfield.relay.v1.CredentialsOutcome" json:"outcome,omitempty"`
+	// COMPLETE: the account.
+	Account      string `protobuf:"bytes,2,opt,name=account,proto3" json:"account,omitempty"`
+	AccountLabel string `protobuf:"bytes,3,opt,name=account_label,json=accountLabel,proto3" json:"account_label,omitempty"`
+	// CODE_REQUIRED: where the code went, the Company's own state, and how long the code is good.
+	SentTo    string               `protobuf:"bytes,4,opt,name=sent_to,json=sentTo,proto3" json:"sent_to,omitempty"`
+	State     string               `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	ExpiresIn *durationpb.Duration `protobuf:"bytes,6,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
+	// UNAVAILABLE: a stable reason such as "status 500"; safe to show to the Company.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckCredentialsResponse) Reset() {
+	*x = CheckCredentialsResponse{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckCredentialsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckCredentialsResponse) ProtoMessage() {}
+
+func (x *CheckCredentialsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckCredentialsResponse.ProtoReflect.Descriptor instead.
+func (*CheckCredentialsResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CheckCredentialsResponse) GetOutcome() CredentialsOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return CredentialsOutcome_CREDENTIALS_OUTCOME_UNSPECIFIED
+}
+
+func (x *CheckCredentialsResponse) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *CheckCredentialsResponse) GetAccountLabel() string {
+	if x != nil {
+		return x.AccountLabel
+	}
+	return ""
+}
+
+func (x *CheckCredentialsResponse) GetSentTo() string {
+	if x != nil {
+		return x.SentTo
+	}
+	return ""
+}
+
+func (x *CheckCredentialsResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *CheckCredentialsResponse) GetExpiresIn() *durationpb.Duration {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return nil
+}
+
+func (x *CheckCredentialsResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_poppyfield_relay_v1_relay_proto protoreflect.FileDescriptor
 
 const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
@@ -746,20 +1372,83 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\tPublicKey\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"public_key\x18\x02 \x01(\tR\tpublicKey*\xc4\x01\n" +
+	"public_key\x18\x02 \x01(\tR\tpublicKey\"\x93\x02\n" +
+	"\x12SendRequestRequest\x12\x16\n" +
+	"\x06method\x18\x01 \x01(\tR\x06method\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12N\n" +
+	"\aheaders\x18\x03 \x03(\v24.poppyfield.relay.v1.SendRequestRequest.HeadersEntryR\aheaders\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x02\n" +
+	"\x13SendRequestResponse\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\x05R\x06status\x12!\n" +
+	"\fcontent_type\x18\x02 \x01(\tR\vcontentType\x12O\n" +
+	"\aheaders\x18\x03 \x03(\v25.poppyfield.relay.v1.SendRequestResponse.HeadersEntryR\aheaders\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\x12\x18\n" +
+	"\afailure\x18\x05 \x01(\tR\afailure\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xff\x01\n" +
+	"\x17CheckCredentialsRequest\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12<\n" +
+	"\asubject\x18\x03 \x01(\v2\".poppyfield.relay.v1.SignInSubjectR\asubject\x12D\n" +
+	"\vcredentials\x18\x04 \x01(\v2 .poppyfield.relay.v1.CredentialsH\x00R\vcredentials\x126\n" +
+	"\x04code\x18\x05 \x01(\v2 .poppyfield.relay.v1.OneTimeCodeH\x00R\x04codeB\x06\n" +
+	"\x04what\"\xd2\x01\n" +
+	"\rSignInSubject\x12\x1c\n" +
+	"\n" +
+	"sign_in_id\x18\x01 \x01(\tR\bsignInId\x12\x1b\n" +
+	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\x03 \x01(\tR\tagentName\x12\x17\n" +
+	"\auser_id\x18\x04 \x01(\tR\x06userId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x05 \x01(\tR\tsessionId\x12\x16\n" +
+	"\x06scopes\x18\x06 \x03(\tR\x06scopes\x12\x17\n" +
+	"\asign_in\x18\a \x01(\tR\x06signIn\"\x93\x01\n" +
+	"\vCredentials\x12I\n" +
+	"\x06fields\x18\x01 \x03(\v2,.poppyfield.relay.v1.Credentials.FieldsEntryB\x03\x80\x01\x01R\x06fields\x1a9\n" +
+	"\vFieldsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"A\n" +
+	"\vOneTimeCode\x12\x17\n" +
+	"\x04code\x18\x01 \x01(\tB\x03\x80\x01\x01R\x04code\x12\x19\n" +
+	"\x05state\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05state\"\xa2\x02\n" +
+	"\x18CheckCredentialsResponse\x12A\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2'.poppyfield.relay.v1.CredentialsOutcomeR\aoutcome\x12\x18\n" +
+	"\aaccount\x18\x02 \x01(\tR\aaccount\x12#\n" +
+	"\raccount_label\x18\x03 \x01(\tR\faccountLabel\x12\x17\n" +
+	"\asent_to\x18\x04 \x01(\tR\x06sentTo\x12\x19\n" +
+	"\x05state\x18\x05 \x01(\tB\x03\x80\x01\x01R\x05state\x128\n" +
+	"\n" +
+	"expires_in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason*\xc4\x01\n" +
 	"\x0eDeliverOutcome\x12\x1f\n" +
 	"\x1bDELIVER_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_ANSWERED\x10\x01\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_ACCEPTED\x10\x02\x12\x19\n" +
 	"\x15DELIVER_OUTCOME_RETRY\x10\x03\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_DISABLED\x10\x04\x12\x1c\n" +
-	"\x18DELIVER_OUTCOME_UNWANTED\x10\x052\xbb\x01\n" +
+	"\x18DELIVER_OUTCOME_UNWANTED\x10\x05*\xc7\x01\n" +
+	"\x12CredentialsOutcome\x12#\n" +
+	"\x1fCREDENTIALS_OUTCOME_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cCREDENTIALS_OUTCOME_COMPLETE\x10\x01\x12%\n" +
+	"!CREDENTIALS_OUTCOME_CODE_REQUIRED\x10\x02\x12\x1e\n" +
+	"\x1aCREDENTIALS_OUTCOME_FAILED\x10\x03\x12#\n" +
+	"\x1fCREDENTIALS_OUTCOME_UNAVAILABLE\x10\x042\xbb\x01\n" +
 	"\rEgressService\x12N\n" +
 	"\x05Fetch\x12!.poppyfield.relay.v1.FetchRequest\x1a\".poppyfield.relay.v1.FetchResponse\x12Z\n" +
 	"\tLookupTxt\x12%.poppyfield.relay.v1.LookupTxtRequest\x1a&.poppyfield.relay.v1.LookupTxtResponse2\xd2\x01\n" +
 	"\x0fDeliveryService\x12T\n" +
 	"\aDeliver\x12#.poppyfield.relay.v1.DeliverRequest\x1a$.poppyfield.relay.v1.DeliverResponse\x12i\n" +
-	"\x0eListPublicKeys\x12*.poppyfield.relay.v1.ListPublicKeysRequest\x1a+.poppyfield.relay.v1.ListPublicKeysResponseBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1;relayv1b\x06proto3"
+	"\x0eListPublicKeys\x12*.poppyfield.relay.v1.ListPublicKeysRequest\x1a+.poppyfield.relay.v1.ListPublicKeysResponse2\xe2\x01\n" +
+	"\rSignInService\x12`\n" +
+	"\vSendRequest\x12'.poppyfield.relay.v1.SendRequestRequest\x1a(.poppyfield.relay.v1.SendRequestResponse\x12o\n" +
+	"\x10CheckCredentials\x12,.poppyfield.relay.v1.CheckCredentialsRequest\x1a-.poppyfield.relay.v1.CheckCredentialsResponseBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1;relayv1b\x06proto3"
 
 var (
 	file_poppyfield_relay_v1_relay_proto_rawDescOnce sync.Once
@@ -773,44 +1462,68 @@ func file_poppyfield_relay_v1_relay_proto_rawDescGZIP() []byte {
 	return file_poppyfield_relay_v1_relay_proto_rawDescData
 }
 
-var file_poppyfield_relay_v1_relay_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_poppyfield_relay_v1_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_poppyfield_relay_v1_relay_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_poppyfield_relay_v1_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_poppyfield_relay_v1_relay_proto_goTypes = []any{
-	(DeliverOutcome)(0),            // 0: poppyfield.relay.v1.DeliverOutcome
-	(*FetchRequest)(nil),           // 1: poppyfield.relay.v1.FetchRequest
-	(*FetchResponse)(nil),          // 2: poppyfield.relay.v1.FetchResponse
-	(*LookupTxtRequest)(nil),       // 3: poppyfield.relay.v1.LookupTxtRequest
-	(*LookupTxtResponse)(nil),      // 4: poppyfield.relay.v1.LookupTxtResponse
-	(*DeliverRequest)(nil),         // 5: poppyfield.relay.v1.DeliverRequest
-	(*DeliverResponse)(nil),        // 6: poppyfield.relay.v1.DeliverResponse
-	(*AnswerMessage)(nil),          // 7: poppyfield.relay.v1.AnswerMessage
-	(*ListPublicKeysRequest)(nil),  // 8: poppyfield.relay.v1.ListPublicKeysRequest
-	(*ListPublicKeysResponse)(nil), // 9: poppyfield.relay.v1.ListPublicKeysResponse
-	(*PublicKey)(nil),              // 10: poppyfield.relay.v1.PublicKey
-	nil,                            // 11: poppyfield.relay.v1.FetchResponse.HeadersEntry
-	(*durationpb.Duration)(nil),    // 12: google.protobuf.Duration
+	(DeliverOutcome)(0),              // 0: poppyfield.relay.v1.DeliverOutcome
+	(CredentialsOutcome)(0),          // 1: poppyfield.relay.v1.CredentialsOutcome
+	(*FetchRequest)(nil),             // 2: poppyfield.relay.v1.FetchRequest
+	(*FetchResponse)(nil),            // 3: poppyfield.relay.v1.FetchResponse
+	(*LookupTxtRequest)(nil),         // 4: poppyfield.relay.v1.LookupTxtRequest
+	(*LookupTxtResponse)(nil),        // 5: poppyfield.relay.v1.LookupTxtResponse
+	(*DeliverRequest)(nil),           // 6: poppyfield.relay.v1.DeliverRequest
+	(*DeliverResponse)(nil),          // 7: poppyfield.relay.v1.DeliverResponse
+	(*AnswerMessage)(nil),            // 8: poppyfield.relay.v1.AnswerMessage
+	(*ListPublicKeysRequest)(nil),    // 9: poppyfield.relay.v1.ListPublicKeysRequest
+	(*ListPublicKeysResponse)(nil),   // 10: poppyfield.relay.v1.ListPublicKeysResponse
+	(*PublicKey)(nil),                // 11: poppyfield.relay.v1.PublicKey
+	(*SendRequestRequest)(nil),       // 12: poppyfield.relay.v1.SendRequestRequest
+	(*SendRequestResponse)(nil),      // 13: poppyfield.relay.v1.SendRequestResponse
+	(*CheckCredentialsRequest)(nil),  // 14: poppyfield.relay.v1.CheckCredentialsRequest
+	(*SignInSubject)(nil),            // 15: poppyfield.relay.v1.SignInSubject
+	(*Credentials)(nil),              // 16: poppyfield.relay.v1.Credentials
+	(*OneTimeCode)(nil),              // 17: poppyfield.relay.v1.OneTimeCode
+	(*CheckCredentialsResponse)(nil), // 18: poppyfield.relay.v1.CheckCredentialsResponse
+	nil,                              // 19: poppyfield.relay.v1.FetchResponse.HeadersEntry
+	nil,                              // 20: poppyfield.relay.v1.SendRequestRequest.HeadersEntry
+	nil,                              // 21: poppyfield.relay.v1.SendRequestResponse.HeadersEntry
+	nil,                              // 22: poppyfield.relay.v1.Credentials.FieldsEntry
+	(*durationpb.Duration)(nil),      // 23: google.protobuf.Duration
 }
 var file_poppyfield_relay_v1_relay_proto_depIdxs = []int32{
-	12, // 0: poppyfield.relay.v1.FetchRequest.timeout:type_name -> google.protobuf.Duration
-	11, // 1: poppyfield.relay.v1.FetchResponse.headers:type_name -> poppyfield.relay.v1.FetchResponse.HeadersEntry
+	23, // 0: poppyfield.relay.v1.FetchRequest.timeout:type_name -> google.protobuf.Duration
+	19, // 1: poppyfield.relay.v1.FetchResponse.headers:type_name -> poppyfield.relay.v1.FetchResponse.HeadersEntry
 	0,  // 2: poppyfield.relay.v1.DeliverResponse.outcome:type_name -> poppyfield.relay.v1.DeliverOutcome
-	7,  // 3: poppyfield.relay.v1.DeliverResponse.messages:type_name -> poppyfield.relay.v1.AnswerMessage
-	12, // 4: poppyfield.relay.v1.DeliverResponse.retry_after:type_name -> google.protobuf.Duration
-	12, // 5: poppyfield.relay.v1.DeliverResponse.duration:type_name -> google.protobuf.Duration
-	10, // 6: poppyfield.relay.v1.ListPublicKeysResponse.keys:type_name -> poppyfield.relay.v1.PublicKey
-	1,  // 7: poppyfield.relay.v1.EgressService.Fetch:input_type -> poppyfield.relay.v1.FetchRequest
-	3,  // 8: poppyfield.relay.v1.EgressService.LookupTxt:input_type -> poppyfield.relay.v1.LookupTxtRequest
-	5,  // 9: poppyfield.relay.v1.DeliveryService.Deliver:input_type -> poppyfield.relay.v1.DeliverRequest
-	8,  // 10: poppyfield.relay.v1.DeliveryService.ListPublicKeys:input_type -> poppyfield.relay.v1.ListPublicKeysRequest
-	2,  // 11: poppyfield.relay.v1.EgressService.Fetch:output_type -> poppyfield.relay.v1.FetchResponse
-	4,  // 12: poppyfield.relay.v1.EgressService.LookupTxt:output_type -> poppyfield.relay.v1.LookupTxtResponse
-	6,  // 13: poppyfield.relay.v1.DeliveryService.Deliver:output_type -> poppyfield.relay.v1.DeliverResponse
-	9,  // 14: poppyfield.relay.v1.DeliveryService.ListPublicKeys:output_type -> poppyfield.relay.v1.ListPublicKeysResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	8,  // 3: poppyfield.relay.v1.DeliverResponse.messages:type_name -> poppyfield.relay.v1.AnswerMessage
+	23, // 4: poppyfield.relay.v1.DeliverResponse.retry_after:type_name -> google.protobuf.Duration
+	23, // 5: poppyfield.relay.v1.DeliverResponse.duration:type_name -> google.protobuf.Duration
+	11, // 6: poppyfield.relay.v1.ListPublicKeysResponse.keys:type_name -> poppyfield.relay.v1.PublicKey
+	20, // 7: poppyfield.relay.v1.SendRequestRequest.headers:type_name -> poppyfield.relay.v1.SendRequestRequest.HeadersEntry
+	23, // 8: poppyfield.relay.v1.SendRequestRequest.timeout:type_name -> google.protobuf.Duration
+	21, // 9: poppyfield.relay.v1.SendRequestResponse.headers:type_name -> poppyfield.relay.v1.SendRequestResponse.HeadersEntry
+	15, // 10: poppyfield.relay.v1.CheckCredentialsRequest.subject:type_name -> poppyfield.relay.v1.SignInSubject
+	16, // 11: poppyfield.relay.v1.CheckCredentialsRequest.credentials:type_name -> poppyfield.relay.v1.Credentials
+	17, // 12: poppyfield.relay.v1.CheckCredentialsRequest.code:type_name -> poppyfield.relay.v1.OneTimeCode
+	22, // 13: poppyfield.relay.v1.Credentials.fields:type_name -> poppyfield.relay.v1.Credentials.FieldsEntry
+	1,  // 14: poppyfield.relay.v1.CheckCredentialsResponse.outcome:type_name -> poppyfield.relay.v1.CredentialsOutcome
+	23, // 15: poppyfield.relay.v1.CheckCredentialsResponse.expires_in:type_name -> google.protobuf.Duration
+	2,  // 16: poppyfield.relay.v1.EgressService.Fetch:input_type -> poppyfield.relay.v1.FetchRequest
+	4,  // 17: poppyfield.relay.v1.EgressService.LookupTxt:input_type -> poppyfield.relay.v1.LookupTxtRequest
+	6,  // 18: poppyfield.relay.v1.DeliveryService.Deliver:input_type -> poppyfield.relay.v1.DeliverRequest
+	9,  // 19: poppyfield.relay.v1.DeliveryService.ListPublicKeys:input_type -> poppyfield.relay.v1.ListPublicKeysRequest
+	12, // 20: poppyfield.relay.v1.SignInService.SendRequest:input_type -> poppyfield.relay.v1.SendRequestRequest
+	14, // 21: poppyfield.relay.v1.SignInService.CheckCredentials:input_type -> poppyfield.relay.v1.CheckCredentialsRequest
+	3,  // 22: poppyfield.relay.v1.EgressService.Fetch:output_type -> poppyfield.relay.v1.FetchResponse
+	5,  // 23: poppyfield.relay.v1.EgressService.LookupTxt:output_type -> poppyfield.relay.v1.LookupTxtResponse
+	7,  // 24: poppyfield.relay.v1.DeliveryService.Deliver:output_type -> poppyfield.relay.v1.DeliverResponse
+	10, // 25: poppyfield.relay.v1.DeliveryService.ListPublicKeys:output_type -> poppyfield.relay.v1.ListPublicKeysResponse
+	13, // 26: poppyfield.relay.v1.SignInService.SendRequest:output_type -> poppyfield.relay.v1.SendRequestResponse
+	18, // 27: poppyfield.relay.v1.SignInService.CheckCredentials:output_type -> poppyfield.relay.v1.CheckCredentialsResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_relay_v1_relay_proto_init() }
@@ -818,15 +1531,19 @@ func file_poppyfield_relay_v1_relay_proto_init() {
 	if File_poppyfield_relay_v1_relay_proto != nil {
 		return
 	}
+	file_poppyfield_relay_v1_relay_proto_msgTypes[12].OneofWrappers = []any{
+		(*CheckCredentialsRequest_Credentials)(nil),
+		(*CheckCredentialsRequest_Code)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_relay_v1_relay_proto_rawDesc), len(file_poppyfield_relay_v1_relay_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   11,
+			NumEnums:      2,
+			NumMessages:   21,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_poppyfield_relay_v1_relay_proto_goTypes,
 		DependencyIndexes: file_poppyfield_relay_v1_relay_proto_depIdxs,

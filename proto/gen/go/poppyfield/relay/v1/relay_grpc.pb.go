@@ -313,3 +313,155 @@ var DeliveryService_ServiceDesc = grpc.ServiceDesc{
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "poppyfield/relay/v1/relay.proto",
 }
+
+const (
+	SignInService_SendRequest_FullMethodName      = "/poppyfield.relay.v1.SignInService/SendRequest"
+	SignInService_CheckCredentials_FullMethodName = "/poppyfield.relay.v1.SignInService/CheckCredentials"
+)
+
+// SignInServiceClient is the client API for SignInService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Reaches Companies' own sign-in systems. Internal; the Company is the caller's scope.
+type SignInServiceClient interface {
+	// Makes one request of the Company's identity provider's client. Redirects are not followed but returned.
+	// Failures are in the answer, not errors.
+	SendRequest(ctx context.Context, in *SendRequestRequest, opts ...grpc.CallOption) (*SendRequestResponse, error)
+	// Asks the Company by signed webhook whether credentials, or a one-time code, are right. They are
+	// passed through once and kept nowhere. Failures are in the answer, not errors.
+	CheckCredentials(ctx context.Context, in *CheckCredentialsRequest, opts ...grpc.CallOption) (*CheckCredentialsResponse, error)
+}
+
+type signInServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewSignInServiceClient(cc grpc.ClientConnInterface) SignInServiceClient {
+	return &signInServiceClient{cc}
+}
+
+func (c *signInServiceClient) SendRequest(ctx context.Context, in *SendRequestRequest, opts ...grpc.CallOption) (*SendRequestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SendRequestResponse)
+	err := c.cc.Invoke(ctx, SignInService_SendRequest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *signInServiceClient) CheckCredentials(ctx context.Context, in *CheckCredentialsRequest, opts ...grpc.CallOption) (*CheckCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckCredentialsResponse)
+	err := c.cc.Invoke(ctx, SignInService_CheckCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// SignInServiceServer is the server API for SignInService service.
+// All implementations must embed UnimplementedSignInServiceServer
+// for forward compatibility.
+//
+// Reaches Companies' own sign-in systems. Internal; the Company is the caller's scope.
+type SignInServiceServer interface {
+	// Makes one request of the Company's identity provider's client. Redirects are not followed but returned.
+	// Failures are in the answer, not errors.
+	SendRequest(context.Context, *SendRequestRequest) (*SendRequestResponse, error)
+	// Asks the Company by signed webhook whether credentials, or a one-time code, are right. They are
+	// passed through once and kept nowhere. Failures are in the answer, not errors.
+	CheckCredentials(context.Context, *CheckCredentialsRequest) (*CheckCredentialsResponse, error)
+	mustEmbedUnimplementedSignInServiceServer()
+}
+
+// UnimplementedSignInServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedSignInServiceServer struct{}
+
+func (UnimplementedSignInServiceServer) SendRequest(context.Context, *SendRequestRequest) (*SendRequestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendRequest not implemented")
+}
+func (UnimplementedSignInServiceServer) CheckCredentials(context.Context, *CheckCredentialsRequest) (*CheckCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckCredentials not implemented")
+}
+func (UnimplementedSignInServiceServer) mustEmbedUnimplementedSignInServiceServer() {}
+func (UnimplementedSignInServiceServer) testEmbeddedByValue()                       {}
+
+// UnsafeSignInServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to SignInServiceServer will
+// result in compilation errors.
+type UnsafeSignInServiceServer interface {
+	mustEmbedUnimplementedSignInServiceServer()
+}
+
+func RegisterSignInServiceServer(s grpc.ServiceRegistrar, srv SignInServiceServer) {
+	// If the following call panics, it indicates UnimplementedSignInServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&SignInService_ServiceDesc, srv)
+}
+
+func _SignInService_SendRequest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendRequestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SignInServiceServer).SendRequest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SignInService_SendRequest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SignInServiceServer).SendRequest(ctx, req.(*SendRequestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SignInService_CheckCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SignInServiceServer).CheckCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SignInService_CheckCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SignInServiceServer).CheckCredentials(ctx, req.(*CheckCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// SignInService_ServiceDesc is the grpc.ServiceDesc for SignInService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var SignInService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "poppyfield.relay.v1.SignInService",
+	HandlerType: (*SignInServiceServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "SendRequest",
+			Handler:    _SignInService_SendRequest_Handler,
+		},
+		{
+			MethodName: "CheckCredentials",
+			Handler:    _SignInService_CheckCredentials_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "poppyfield/relay/v1/relay.proto",
+}

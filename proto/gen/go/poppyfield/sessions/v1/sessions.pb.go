@@ -260,8 +260,8 @@ func (x *OpenSessionRequest) GetOnce() []*OnceKey {
 	return nil
 }
 
-// The token response of Poppy 4.2, and the nonce to hand out with it.
-type OpenSessionResponse struct {
+// The token response of Poppy 4.2 and 4.4, and the nonce to hand out with it.
+type IssuedTokens struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	AccessToken string                 `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
 	TokenType   string                 `protobuf:"bytes,2,opt,name=token_type,json=tokenType,proto3" json:"token_type,omitempty"`
@@ -270,15 +270,127 @@ type OpenSessionResponse struct {
 	SessionId   string                 `protobuf:"bytes,5,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	SignedIn    bool                   `protobuf:"varint,6,opt,name=signed_in,json=signedIn,proto3" json:"signed_in,omitempty"`
 	// Value for the DPoP-Nonce header; empty when nonces are off.
-	DpopNonce     string `protobuf:"bytes,7,opt,name=dpop_nonce,json=dpopNonce,proto3" json:"dpop_nonce,omitempty"`
-	Created       bool   `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	DpopNonce string `protobuf:"bytes,7,opt,name=dpop_nonce,json=dpopNonce,proto3" json:"dpop_nonce,omitempty"`
+	Created   bool   `protobuf:"varint,8,opt,name=created,proto3" json:"created,omitempty"`
+	// The Account Token of a sign-in, or its successor; empty where there is none to hand out.
+	RefreshToken string `protobuf:"bytes,9,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	// Unset where the Account Token has no end, or there is none.
+	RefreshTokenExpiresIn *durationpb.Duration `protobuf:"bytes,10,opt,name=refresh_token_expires_in,json=refreshTokenExpiresIn,proto3" json:"refresh_token_expires_in,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *IssuedTokens) Reset() {
+	*x = IssuedTokens{}
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssuedTokens) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssuedTokens) ProtoMessage() {}
+
+func (x *IssuedTokens) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssuedTokens.ProtoReflect.Descriptor instead.
+func (*IssuedTokens) Descriptor() ([]byte, []int) {
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *IssuedTokens) GetAccessToken() string {
+	if x != nil {
+		return x.AccessToken
+	}
+	return ""
+}
+
+func (x *IssuedTokens) GetTokenType() string {
+	if x != nil {
+		return x.TokenType
+	}
+	return ""
+}
+
+func (x *IssuedTokens) GetExpiresIn() *durationpb.Duration {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return nil
+}
+
+func (x *IssuedTokens) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *IssuedTokens) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *IssuedTokens) GetSignedIn() bool {
+	if x != nil {
+		return x.SignedIn
+	}
+	return false
+}
+
+func (x *IssuedTokens) GetDpopNonce() string {
+	if x != nil {
+		return x.DpopNonce
+	}
+	return ""
+}
+
+func (x *IssuedTokens) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+func (x *IssuedTokens) GetRefreshToken() string {
+	if x != nil {
+		return x.RefreshToken
+	}
+	return ""
+}
+
+func (x *IssuedTokens) GetRefreshTokenExpiresIn() *durationpb.Duration {
+	if x != nil {
+		return x.RefreshTokenExpiresIn
+	}
+	return nil
+}
+
+// What was issued.
+type OpenSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        *IssuedTokens          `protobuf:"bytes,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenSessionResponse) Reset() {
 	*x = OpenSessionResponse{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[3]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +402,7 @@ func (x *OpenSessionResponse) String() string {
 func (*OpenSessionResponse) ProtoMessage() {}
 
 func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[3]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,63 +415,14 @@ func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSessionResponse.ProtoReflect.Descriptor instead.
 func (*OpenSessionResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{3}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *OpenSessionResponse) GetAccessToken() string {
+func (x *OpenSessionResponse) GetTokens() *IssuedTokens {
 	if x != nil {
-		return x.AccessToken
-	}
-	return ""
-}
-
-func (x *OpenSessionResponse) GetTokenType() string {
-	if x != nil {
-		return x.TokenType
-	}
-	return ""
-}
-
-func (x *OpenSessionResponse) GetExpiresIn() *durationpb.Duration {
-	if x != nil {
-		return x.ExpiresIn
+		return x.Tokens
 	}
 	return nil
-}
-
-func (x *OpenSessionResponse) GetScope() string {
-	if x != nil {
-		return x.Scope
-	}
-	return ""
-}
-
-func (x *OpenSessionResponse) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *OpenSessionResponse) GetSignedIn() bool {
-	if x != nil {
-		return x.SignedIn
-	}
-	return false
-}
-
-func (x *OpenSessionResponse) GetDpopNonce() string {
-	if x != nil {
-		return x.DpopNonce
-	}
-	return ""
-}
-
-func (x *OpenSessionResponse) GetCreated() bool {
-	if x != nil {
-		return x.Created
-	}
-	return false
 }
 
 // A request as it came.
@@ -376,7 +439,7 @@ type VerifyRequestRequest struct {
 
 func (x *VerifyRequestRequest) Reset() {
 	*x = VerifyRequestRequest{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[4]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -388,7 +451,7 @@ func (x *VerifyRequestRequest) String() string {
 func (*VerifyRequestRequest) ProtoMessage() {}
 
 func (x *VerifyRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[4]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -401,7 +464,7 @@ func (x *VerifyRequestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequestRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequestRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{4}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *VerifyRequestRequest) GetAuthorization() []string {
@@ -427,22 +490,24 @@ func (x *VerifyRequestRequest) GetRequiredResource() string {
 
 // The Session that the request acts in.
 type VerifyRequestResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	ClientId      string                 `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	AgentName     string                 `protobuf:"bytes,3,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	UserId        string                 `protobuf:"bytes,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	SignedIn      bool                   `protobuf:"varint,5,opt,name=signed_in,json=signedIn,proto3" json:"signed_in,omitempty"`
-	Account       string                 `protobuf:"bytes,6,opt,name=account,proto3" json:"account,omitempty"`
-	Scopes        []string               `protobuf:"bytes,7,rep,name=scopes,proto3" json:"scopes,omitempty"`
-	DpopNonce     string                 `protobuf:"bytes,8,opt,name=dpop_nonce,json=dpopNonce,proto3" json:"dpop_nonce,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	ClientId  string                 `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	AgentName string                 `protobuf:"bytes,3,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	UserId    string                 `protobuf:"bytes,4,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	SignedIn  bool                   `protobuf:"varint,5,opt,name=signed_in,json=signedIn,proto3" json:"signed_in,omitempty"`
+	Account   string                 `protobuf:"bytes,6,opt,name=account,proto3" json:"account,omitempty"`
+	Scopes    []string               `protobuf:"bytes,7,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	DpopNonce string                 `protobuf:"bytes,8,opt,name=dpop_nonce,json=dpopNonce,proto3" json:"dpop_nonce,omitempty"`
+	// Thumbprint of the key that the token is bound to; empty for a Bearer token.
+	Jkt           string `protobuf:"bytes,9,opt,name=jkt,proto3" json:"jkt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *VerifyRequestResponse) Reset() {
 	*x = VerifyRequestResponse{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[5]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +519,7 @@ func (x *VerifyRequestResponse) String() string {
 func (*VerifyRequestResponse) ProtoMessage() {}
 
 func (x *VerifyRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[5]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +532,7 @@ func (x *VerifyRequestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequestResponse.ProtoReflect.Descriptor instead.
 func (*VerifyRequestResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{5}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *VerifyRequestResponse) GetSessionId() string {
@@ -526,6 +591,13 @@ func (x *VerifyRequestResponse) GetDpopNonce() string {
 	return ""
 }
 
+func (x *VerifyRequestResponse) GetJkt() string {
+	if x != nil {
+		return x.Jkt
+	}
+	return ""
+}
+
 // Names the token to revoke.
 type RevokeTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -537,7 +609,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[6]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +621,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[6]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +634,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{6}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RevokeTokenRequest) GetClientId() string {
@@ -588,7 +660,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[7]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +672,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[7]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +685,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{7}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{8}
 }
 
 // The keys to claim.
@@ -626,7 +698,7 @@ type ClaimOnceRequest struct {
 
 func (x *ClaimOnceRequest) Reset() {
 	*x = ClaimOnceRequest{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[8]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +710,7 @@ func (x *ClaimOnceRequest) String() string {
 func (*ClaimOnceRequest) ProtoMessage() {}
 
 func (x *ClaimOnceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[8]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +723,7 @@ func (x *ClaimOnceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimOnceRequest.ProtoReflect.Descriptor instead.
 func (*ClaimOnceRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{8}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClaimOnceRequest) GetOnce() []*OnceKey {
@@ -670,7 +742,7 @@ type ClaimOnceResponse struct {
 
 func (x *ClaimOnceResponse) Reset() {
 	*x = ClaimOnceResponse{}
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[9]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +754,7 @@ func (x *ClaimOnceResponse) String() string {
 func (*ClaimOnceResponse) ProtoMessage() {}
 
 func (x *ClaimOnceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[9]
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +767,7 @@ func (x *ClaimOnceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimOnceResponse.ProtoReflect.Descriptor instead.
 func (*ClaimOnceResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{9}
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{10}
 }
 
 var File_poppyfield_sessions_v1_sessions_proto protoreflect.FileDescriptor
@@ -723,8 +795,8 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12<\n" +
 	"\x05proof\x18\x05 \x01(\v2&.poppyfield.sessions.v1.ProofOfRequestR\x05proof\x12\x1a\n" +
 	"\bresource\x18\x06 \x01(\tR\bresource\x123\n" +
-	"\x04once\x18\a \x03(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\"\x9c\x02\n" +
-	"\x13OpenSessionResponse\x12!\n" +
+	"\x04once\x18\a \x03(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\"\x8e\x03\n" +
+	"\fIssuedTokens\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12\x1d\n" +
 	"\n" +
 	"token_type\x18\x02 \x01(\tR\ttokenType\x128\n" +
@@ -736,11 +808,16 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"\tsigned_in\x18\x06 \x01(\bR\bsignedIn\x12\x1d\n" +
 	"\n" +
 	"dpop_nonce\x18\a \x01(\tR\tdpopNonce\x12\x18\n" +
-	"\acreated\x18\b \x01(\bR\acreated\"\xa7\x01\n" +
+	"\acreated\x18\b \x01(\bR\acreated\x12#\n" +
+	"\rrefresh_token\x18\t \x01(\tR\frefreshToken\x12R\n" +
+	"\x18refresh_token_expires_in\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x15refreshTokenExpiresIn\"S\n" +
+	"\x13OpenSessionResponse\x12<\n" +
+	"\x06tokens\x18\x01 \x01(\v2$.poppyfield.sessions.v1.IssuedTokensR\x06tokens\"\xa7\x01\n" +
 	"\x14VerifyRequestRequest\x12$\n" +
 	"\rauthorization\x18\x01 \x03(\tR\rauthorization\x12<\n" +
 	"\x05proof\x18\x02 \x01(\v2&.poppyfield.sessions.v1.ProofOfRequestR\x05proof\x12+\n" +
-	"\x11required_resource\x18\x03 \x01(\tR\x10requiredResource\"\xf9\x01\n" +
+	"\x11required_resource\x18\x03 \x01(\tR\x10requiredResource\"\x8b\x02\n" +
 	"\x15VerifyRequestResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -752,7 +829,8 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"\aaccount\x18\x06 \x01(\tR\aaccount\x12\x16\n" +
 	"\x06scopes\x18\a \x03(\tR\x06scopes\x12\x1d\n" +
 	"\n" +
-	"dpop_nonce\x18\b \x01(\tR\tdpopNonce\"G\n" +
+	"dpop_nonce\x18\b \x01(\tR\tdpopNonce\x12\x10\n" +
+	"\x03jkt\x18\t \x01(\tR\x03jkt\"G\n" +
 	"\x12RevokeTokenRequest\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x15\n" +
@@ -778,42 +856,45 @@ func file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP() []byte {
 	return file_poppyfield_sessions_v1_sessions_proto_rawDescData
 }
 
-var file_poppyfield_sessions_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_poppyfield_sessions_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_poppyfield_sessions_v1_sessions_proto_goTypes = []any{
 	(*OnceKey)(nil),               // 0: poppyfield.sessions.v1.OnceKey
 	(*ProofOfRequest)(nil),        // 1: poppyfield.sessions.v1.ProofOfRequest
 	(*OpenSessionRequest)(nil),    // 2: poppyfield.sessions.v1.OpenSessionRequest
-	(*OpenSessionResponse)(nil),   // 3: poppyfield.sessions.v1.OpenSessionResponse
-	(*VerifyRequestRequest)(nil),  // 4: poppyfield.sessions.v1.VerifyRequestRequest
-	(*VerifyRequestResponse)(nil), // 5: poppyfield.sessions.v1.VerifyRequestResponse
-	(*RevokeTokenRequest)(nil),    // 6: poppyfield.sessions.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),   // 7: poppyfield.sessions.v1.RevokeTokenResponse
-	(*ClaimOnceRequest)(nil),      // 8: poppyfield.sessions.v1.ClaimOnceRequest
-	(*ClaimOnceResponse)(nil),     // 9: poppyfield.sessions.v1.ClaimOnceResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
+	(*IssuedTokens)(nil),          // 3: poppyfield.sessions.v1.IssuedTokens
+	(*OpenSessionResponse)(nil),   // 4: poppyfield.sessions.v1.OpenSessionResponse
+	(*VerifyRequestRequest)(nil),  // 5: poppyfield.sessions.v1.VerifyRequestRequest
+	(*VerifyRequestResponse)(nil), // 6: poppyfield.sessions.v1.VerifyRequestResponse
+	(*RevokeTokenRequest)(nil),    // 7: poppyfield.sessions.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),   // 8: poppyfield.sessions.v1.RevokeTokenResponse
+	(*ClaimOnceRequest)(nil),      // 9: poppyfield.sessions.v1.ClaimOnceRequest
+	(*ClaimOnceResponse)(nil),     // 10: poppyfield.sessions.v1.ClaimOnceResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_poppyfield_sessions_v1_sessions_proto_depIdxs = []int32{
-	10, // 0: poppyfield.sessions.v1.OnceKey.issue_time:type_name -> google.protobuf.Timestamp
-	10, // 1: poppyfield.sessions.v1.OnceKey.until:type_name -> google.protobuf.Timestamp
+	11, // 0: poppyfield.sessions.v1.OnceKey.issue_time:type_name -> google.protobuf.Timestamp
+	11, // 1: poppyfield.sessions.v1.OnceKey.until:type_name -> google.protobuf.Timestamp
 	1,  // 2: poppyfield.sessions.v1.OpenSessionRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
 	0,  // 3: poppyfield.sessions.v1.OpenSessionRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
-	11, // 4: poppyfield.sessions.v1.OpenSessionResponse.expires_in:type_name -> google.protobuf.Duration
-	1,  // 5: poppyfield.sessions.v1.VerifyRequestRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
-	0,  // 6: poppyfield.sessions.v1.ClaimOnceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
-	2,  // 7: poppyfield.sessions.v1.SessionsService.OpenSession:input_type -> poppyfield.sessions.v1.OpenSessionRequest
-	4,  // 8: poppyfield.sessions.v1.SessionsService.VerifyRequest:input_type -> poppyfield.sessions.v1.VerifyRequestRequest
-	6,  // 9: poppyfield.sessions.v1.SessionsService.RevokeToken:input_type -> poppyfield.sessions.v1.RevokeTokenRequest
-	8,  // 10: poppyfield.sessions.v1.SessionsService.ClaimOnce:input_type -> poppyfield.sessions.v1.ClaimOnceRequest
-	3,  // 11: poppyfield.sessions.v1.SessionsService.OpenSession:output_type -> poppyfield.sessions.v1.OpenSessionResponse
-	5,  // 12: poppyfield.sessions.v1.SessionsService.VerifyRequest:output_type -> poppyfield.sessions.v1.VerifyRequestResponse
-	7,  // 13: poppyfield.sessions.v1.SessionsService.RevokeToken:output_type -> poppyfield.sessions.v1.RevokeTokenResponse
-	9,  // 14: poppyfield.sessions.v1.SessionsService.ClaimOnce:output_type -> poppyfield.sessions.v1.ClaimOnceResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	12, // 4: poppyfield.sessions.v1.IssuedTokens.expires_in:type_name -> google.protobuf.Duration
+	12, // 5: poppyfield.sessions.v1.IssuedTokens.refresh_token_expires_in:type_name -> google.protobuf.Duration
+	3,  // 6: poppyfield.sessions.v1.OpenSessionResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
+	1,  // 7: poppyfield.sessions.v1.VerifyRequestRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
+	0,  // 8: poppyfield.sessions.v1.ClaimOnceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
+	2,  // 9: poppyfield.sessions.v1.SessionsService.OpenSession:input_type -> poppyfield.sessions.v1.OpenSessionRequest
+	5,  // 10: poppyfield.sessions.v1.SessionsService.VerifyRequest:input_type -> poppyfield.sessions.v1.VerifyRequestRequest
+	7,  // 11: poppyfield.sessions.v1.SessionsService.RevokeToken:input_type -> poppyfield.sessions.v1.RevokeTokenRequest
+	9,  // 12: poppyfield.sessions.v1.SessionsService.ClaimOnce:input_type -> poppyfield.sessions.v1.ClaimOnceRequest
+	4,  // 13: poppyfield.sessions.v1.SessionsService.OpenSession:output_type -> poppyfield.sessions.v1.OpenSessionResponse
+	6,  // 14: poppyfield.sessions.v1.SessionsService.VerifyRequest:output_type -> poppyfield.sessions.v1.VerifyRequestResponse
+	8,  // 15: poppyfield.sessions.v1.SessionsService.RevokeToken:output_type -> poppyfield.sessions.v1.RevokeTokenResponse
+	10, // 16: poppyfield.sessions.v1.SessionsService.ClaimOnce:output_type -> poppyfield.sessions.v1.ClaimOnceResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_sessions_v1_sessions_proto_init() }
@@ -827,7 +908,7 @@ func file_poppyfield_sessions_v1_sessions_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_sessions_v1_sessions_proto_rawDesc), len(file_poppyfield_sessions_v1_sessions_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

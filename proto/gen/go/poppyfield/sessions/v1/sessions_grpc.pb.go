@@ -35,7 +35,7 @@ type SessionsServiceClient interface {
 	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
 	// Judges a request that carries a Session Token (Poppy 4.3).
 	VerifyRequest(ctx context.Context, in *VerifyRequestRequest, opts ...grpc.CallOption) (*VerifyRequestResponse, error)
-	// Revokes one Session Token of the client (RFC 7009). Unknown tokens are no error.
+	// Revokes one Session Token or Account Token of the client (RFC 7009). Unknown tokens are no error.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// Claims once-only keys of requests that open no Session. Errors as for OpenSession.
 	ClaimOnce(ctx context.Context, in *ClaimOnceRequest, opts ...grpc.CallOption) (*ClaimOnceResponse, error)
@@ -99,7 +99,7 @@ type SessionsServiceServer interface {
 	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
 	// Judges a request that carries a Session Token (Poppy 4.3).
 	VerifyRequest(context.Context, *VerifyRequestRequest) (*VerifyRequestResponse, error)
-	// Revokes one Session Token of the client (RFC 7009). Unknown tokens are no error.
+	// Revokes one Session Token or Account Token of the client (RFC 7009). Unknown tokens are no error.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// Claims once-only keys of requests that open no Session. Errors as for OpenSession.
 	ClaimOnce(context.Context, *ClaimOnceRequest) (*ClaimOnceResponse, error)
