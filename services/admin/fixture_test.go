@@ -81,7 +81,8 @@ func (o *owner) script(answer func(ctx context.Context, m *method.Method, req pr
 func table(t testing.TB) *method.Table {
 	t.Helper()
 	got, err := method.Load("poppyfield.admin.v1.CompanyService", "poppyfield.admin.v1.DomainService", "poppyfield.admin.v1.BackendService",
-		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.ApiKeyService")
+		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.ApiKeyService",
+		"poppyfield.admin.v1.SignInSetupService", "poppyfield.admin.v1.LoginService", "poppyfield.admin.v1.ConnectedAgentService")
 	require.NoError(t, err)
 	return got
 }
@@ -161,7 +162,7 @@ func start(t testing.TB, d *db.DB, cfg admin.Config) *api {
 	cc := a.owner.serve(t)
 	a.svc, err = admin.New(t.Context(), cfg, admin.Deps{
 		DB: d, Bus: a.bus, Keys: ring, Now: a.clock.Now,
-		Owners: admin.Owners{Discovery: cc, Relay: cc, Sessions: cc, Conversations: cc},
+		Owners: admin.Owners{Discovery: cc, Auth: cc, Relay: cc, Sessions: cc, Conversations: cc},
 		// No redaction: what must not be logged must not get there in the first place.
 		Log: slog.New(slog.NewTextHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})

@@ -54,7 +54,7 @@ type Config struct {
 
 // Owners are connections to the services that own the methods, made for the caller "admin".
 type Owners struct {
-	Discovery, Relay, Sessions, Conversations grpc.ClientConnInterface
+	Discovery, Auth, Relay, Sessions, Conversations grpc.ClientConnInterface
 }
 
 // Deps of the service.
@@ -162,6 +162,8 @@ type owners map[protoreflect.FullName]owner
 
 func discovery(o Owners, _ grpc.ClientConnInterface) grpc.ClientConnInterface { return o.Discovery }
 
+func auth(o Owners, _ grpc.ClientConnInterface) grpc.ClientConnInterface { return o.Auth }
+
 func relay(o Owners, _ grpc.ClientConnInterface) grpc.ClientConnInterface { return o.Relay }
 
 func sessions(o Owners, _ grpc.ClientConnInterface) grpc.ClientConnInterface { return o.Sessions }
@@ -174,13 +176,16 @@ func itself(_ Owners, own grpc.ClientConnInterface) grpc.ClientConnInterface { r
 
 // ownerTable says who answers for each service of the API. One that isn't here isn't served, and New fails.
 var ownerTable = owners{
-	method.Package + ".CompanyService":      discovery,
-	method.Package + ".DomainService":       discovery,
-	method.Package + ".BackendService":      relay,
-	method.Package + ".AdmissionService":    sessions,
-	method.Package + ".SessionService":      sessions,
-	method.Package + ".ConversationService": conversations,
-	method.Package + ".ApiKeyService":       itself,
+	method.Package + ".CompanyService":        discovery,
+	method.Package + ".DomainService":         discovery,
+	method.Package + ".SignInSetupService":    discovery,
+	method.Package + ".LoginService":          auth,
+	method.Package + ".BackendService":        relay,
+	method.Package + ".AdmissionService":      sessions,
+	method.Package + ".SessionService":        sessions,
+	method.Package + ".ConnectedAgentService": sessions,
+	method.Package + ".ConversationService":   conversations,
+	method.Package + ".ApiKeyService":         itself,
 }
 
 func (t owners) names() []protoreflect.FullName {

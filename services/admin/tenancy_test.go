@@ -46,6 +46,14 @@ func sound(m *method.Method, company string) proto.Message {
 		r.Domain.Domain = "shop.example"
 	case *adminv1.CreateApiKeyRequest:
 		r.ApiKey.Scopes = []string{"conversations.read"}
+	case *adminv1.AcceptLoginRequestRequest:
+		r.Account = "account"
+	case *adminv1.CreateConnectedAgentsLinkRequest:
+		r.Account = "account"
+	case *adminv1.DisconnectAccountRequest:
+		r.Account = "account"
+	case *adminv1.RevokeAgentRequest:
+		r.ClientId = "https://agent.example/agent.json"
 	}
 	if m.NamesCompany() {
 		m.SetResource(req, nameOf(m, company))

@@ -42,15 +42,22 @@ func callers() rpc.Allow {
 	return rpc.Allow{
 		directoryv1.DirectoryService_ServiceDesc.ServiceName: {discoveryName, authName, sessionsName, conversationsName},
 		sessionsv1.SessionsService_ServiceDesc.ServiceName:   {authName, conversationsName},
-		relayv1.EgressService_ServiceDesc.ServiceName:        {authName, discoveryName},
-		relayv1.DeliveryService_ServiceDesc.ServiceName:      {conversationsName, discoveryName},
+		// Only who signs Users in may say that somebody did.
+		sessionsv1.SignInsService_ServiceDesc.ServiceName:     {authName},
+		sessionsv1.ConnectionsService_ServiceDesc.ServiceName: {authName},
+		relayv1.EgressService_ServiceDesc.ServiceName:         {authName, discoveryName},
+		relayv1.SignInService_ServiceDesc.ServiceName:         {authName},
+		relayv1.DeliveryService_ServiceDesc.ServiceName:       {conversationsName, discoveryName},
 
-		adminv1.CompanyService_ServiceDesc.ServiceName:      onlyAdmin,
-		adminv1.DomainService_ServiceDesc.ServiceName:       onlyAdmin,
-		adminv1.BackendService_ServiceDesc.ServiceName:      onlyAdmin,
-		adminv1.AdmissionService_ServiceDesc.ServiceName:    onlyAdmin,
-		adminv1.SessionService_ServiceDesc.ServiceName:      onlyAdmin,
-		adminv1.ConversationService_ServiceDesc.ServiceName: onlyAdmin,
+		adminv1.CompanyService_ServiceDesc.ServiceName:        onlyAdmin,
+		adminv1.DomainService_ServiceDesc.ServiceName:         onlyAdmin,
+		adminv1.SignInSetupService_ServiceDesc.ServiceName:    onlyAdmin,
+		adminv1.LoginService_ServiceDesc.ServiceName:          onlyAdmin,
+		adminv1.ConnectedAgentService_ServiceDesc.ServiceName: onlyAdmin,
+		adminv1.BackendService_ServiceDesc.ServiceName:        onlyAdmin,
+		adminv1.AdmissionService_ServiceDesc.ServiceName:      onlyAdmin,
+		adminv1.SessionService_ServiceDesc.ServiceName:        onlyAdmin,
+		adminv1.ConversationService_ServiceDesc.ServiceName:   onlyAdmin,
 	}
 }
 
@@ -261,7 +268,7 @@ func (g *graph) addConversations(context.Context) error {
 func (g *graph) addAdmin(ctx context.Context) error {
 	var owners admin.Owners
 	for name, to := range map[string]*grpc.ClientConnInterface{
-		discoveryName: &owners.Discovery, relayName: &owners.Relay, sessionsName: &owners.Sessions, conversationsName: &owners.Conversations,
+		discoveryName: &owners.Discovery, authName: &owners.Auth, relayName: &owners.Relay, sessionsName: &owners.Sessions, conversationsName: &owners.Conversations,
 	} {
 		cc, err := g.dial(adminName, name)
 		if err != nil {

@@ -18,7 +18,10 @@ import (
 
 func owners() []protoreflect.FullName {
 	var out []protoreflect.FullName
-	for _, s := range []string{"AdmissionService", "ApiKeyService", "BackendService", "CompanyService", "ConversationService", "DomainService", "SessionService"} {
+	for _, s := range []string{
+		"AdmissionService", "ApiKeyService", "BackendService", "CompanyService", "ConnectedAgentService", "ConversationService", "DomainService", "LoginService",
+		"SessionService", "SignInSetupService",
+	} {
 		out = append(out, method.Package.Append(protoreflect.Name(s)))
 	}
 	return out
@@ -37,7 +40,8 @@ func TestLoad_EveryMethodIsInTheTable(t *testing.T) {
 	for _, f := range []protoreflect.FileDescriptor{
 		adminv1.File_poppyfield_admin_v1_admission_proto, adminv1.File_poppyfield_admin_v1_api_key_proto, adminv1.File_poppyfield_admin_v1_backend_proto,
 		adminv1.File_poppyfield_admin_v1_company_proto, adminv1.File_poppyfield_admin_v1_conversation_proto, adminv1.File_poppyfield_admin_v1_domain_proto,
-		adminv1.File_poppyfield_admin_v1_session_proto,
+		adminv1.File_poppyfield_admin_v1_session_proto, adminv1.File_poppyfield_admin_v1_connected_agent_proto, adminv1.File_poppyfield_admin_v1_login_proto,
+		adminv1.File_poppyfield_admin_v1_sign_in_setup_proto,
 	} {
 		for i := range f.Services().Len() {
 			want += f.Services().Get(i).Methods().Len()

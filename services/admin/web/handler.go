@@ -61,13 +61,16 @@ type Handler struct {
 
 // registrations connect REST to gRPC, service by service.
 var registrations = map[protoreflect.FullName]func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
-	method.Package + ".AdmissionService":    adminv1.RegisterAdmissionServiceHandler,
-	method.Package + ".ApiKeyService":       adminv1.RegisterApiKeyServiceHandler,
-	method.Package + ".BackendService":      adminv1.RegisterBackendServiceHandler,
-	method.Package + ".CompanyService":      adminv1.RegisterCompanyServiceHandler,
-	method.Package + ".ConversationService": adminv1.RegisterConversationServiceHandler,
-	method.Package + ".DomainService":       adminv1.RegisterDomainServiceHandler,
-	method.Package + ".SessionService":      adminv1.RegisterSessionServiceHandler,
+	method.Package + ".AdmissionService":      adminv1.RegisterAdmissionServiceHandler,
+	method.Package + ".ApiKeyService":         adminv1.RegisterApiKeyServiceHandler,
+	method.Package + ".BackendService":        adminv1.RegisterBackendServiceHandler,
+	method.Package + ".CompanyService":        adminv1.RegisterCompanyServiceHandler,
+	method.Package + ".ConnectedAgentService": adminv1.RegisterConnectedAgentServiceHandler,
+	method.Package + ".ConversationService":   adminv1.RegisterConversationServiceHandler,
+	method.Package + ".DomainService":         adminv1.RegisterDomainServiceHandler,
+	method.Package + ".LoginService":          adminv1.RegisterLoginServiceHandler,
+	method.Package + ".SessionService":        adminv1.RegisterSessionServiceHandler,
+	method.Package + ".SignInSetupService":    adminv1.RegisterSignInSetupServiceHandler,
 }
 
 // New makes the handler; it fails when a service of the table isn't connected to REST.

@@ -784,16 +784,16 @@ const file_poppyfield_admin_v1_connected_agent_proto_rawDesc = "" +
 	"\x1cCONNECTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17CONNECTION_STATE_ACTIVE\x10\x01\x12\x1a\n" +
 	"\x16CONNECTION_STATE_ENDED\x10\x02\x12\x1c\n" +
-	"\x18CONNECTION_STATE_EXPIRED\x10\x032\xf9\a\n" +
-	"\x15ConnectedAgentService\x12\xb6\x01\n" +
-	"\x11GetConnectedAgent\x12-.poppyfield.admin.v1.GetConnectedAgentRequest\x1a#.poppyfield.admin.v1.ConnectedAgent\"M\xba\xb9\x18\x19\n" +
-	"\x15connected_agents.read\x10\x01\x82\xd3\xe4\x93\x02*\x12(/v1/{name=companies/*/connectedAgents/*}\x12\xc7\x01\n" +
-	"\x13ListConnectedAgents\x12/.poppyfield.admin.v1.ListConnectedAgentsRequest\x1a0.poppyfield.admin.v1.ListConnectedAgentsResponse\"M\xba\xb9\x18\x19\n" +
-	"\x15connected_agents.read\x10\x01\x82\xd3\xe4\x93\x02*\x12(/v1/{parent=companies/*}/connectedAgents\x12\xc3\x01\n" +
-	"\x0fDisconnectAgent\x12+.poppyfield.admin.v1.DisconnectAgentRequest\x1a#.poppyfield.admin.v1.ConnectedAgent\"^\xba\xb9\x18\x1c\n" +
-	"\x16connected_agents.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x028:\x01*\"3/v1/{name=companies/*/connectedAgents/*}:disconnect\x12\xd9\x01\n" +
-	"\x11DisconnectAccount\x12-.poppyfield.admin.v1.DisconnectAccountRequest\x1a..poppyfield.admin.v1.DisconnectAccountResponse\"e\xba\xb9\x18\x1c\n" +
-	"\x16connected_agents.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02?:\x01*\":/v1/{parent=companies/*}/connectedAgents:disconnectAccount\x12\xba\x01\n" +
+	"\x18CONNECTION_STATE_EXPIRED\x10\x032\xe5\a\n" +
+	"\x15ConnectedAgentService\x12\xb1\x01\n" +
+	"\x11GetConnectedAgent\x12-.poppyfield.admin.v1.GetConnectedAgentRequest\x1a#.poppyfield.admin.v1.ConnectedAgent\"H\xba\xb9\x18\x14\n" +
+	"\x10connections.read\x10\x01\x82\xd3\xe4\x93\x02*\x12(/v1/{name=companies/*/connectedAgents/*}\x12\xc2\x01\n" +
+	"\x13ListConnectedAgents\x12/.poppyfield.admin.v1.ListConnectedAgentsRequest\x1a0.poppyfield.admin.v1.ListConnectedAgentsResponse\"H\xba\xb9\x18\x14\n" +
+	"\x10connections.read\x10\x01\x82\xd3\xe4\x93\x02*\x12(/v1/{parent=companies/*}/connectedAgents\x12\xbe\x01\n" +
+	"\x0fDisconnectAgent\x12+.poppyfield.admin.v1.DisconnectAgentRequest\x1a#.poppyfield.admin.v1.ConnectedAgent\"Y\xba\xb9\x18\x17\n" +
+	"\x11connections.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x028:\x01*\"3/v1/{name=companies/*/connectedAgents/*}:disconnect\x12\xd4\x01\n" +
+	"\x11DisconnectAccount\x12-.poppyfield.admin.v1.DisconnectAccountRequest\x1a..poppyfield.admin.v1.DisconnectAccountResponse\"`\xba\xb9\x18\x17\n" +
+	"\x11connections.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02?:\x01*\":/v1/{parent=companies/*}/connectedAgents:disconnectAccount\x12\xba\x01\n" +
 	"\vRevokeAgent\x12'.poppyfield.admin.v1.RevokeAgentRequest\x1a(.poppyfield.admin.v1.RevokeAgentResponse\"X\xba\xb9\x18\x15\n" +
 	"\x0fadmission.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x029:\x01*\"4/v1/{parent=companies/*}/connectedAgents:revokeAgentBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 

@@ -388,6 +388,7 @@ type CreateConnectedAgentsLinkRequest struct {
 	Embed bool `protobuf:"varint,3,opt,name=embed,proto3" json:"embed,omitempty"`
 	// Language of the page; empty means the browser's.
 	UiLocale      string `protobuf:"bytes,4,opt,name=ui_locale,json=uiLocale,proto3" json:"ui_locale,omitempty"`
+	RequestId     string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -446,6 +447,13 @@ func (x *CreateConnectedAgentsLinkRequest) GetEmbed() bool {
 func (x *CreateConnectedAgentsLinkRequest) GetUiLocale() string {
 	if x != nil {
 		return x.UiLocale
+	}
+	return ""
+}
+
+func (x *CreateConnectedAgentsLinkRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
 	}
 	return ""
 }
@@ -536,26 +544,28 @@ const file_poppyfield_admin_v1_login_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"=\n" +
 	"\x1aRejectLoginRequestResponse\x12\x1f\n" +
 	"\vredirect_to\x18\x01 \x01(\tR\n" +
-	"redirectTo\"\xb6\x01\n" +
+	"redirectTo\"\xe2\x01\n" +
 	" CreateConnectedAgentsLinkRequest\x120\n" +
 	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\x12$\n" +
 	"\aaccount\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\aaccount\x12\x14\n" +
 	"\x05embed\x18\x03 \x01(\bR\x05embed\x12$\n" +
-	"\tui_locale\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18dR\buiLocale\"d\n" +
+	"\tui_locale\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18dR\buiLocale\x12*\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"d\n" +
 	"\x13ConnectedAgentsLink\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12;\n" +
 	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime2\xa2\x06\n" +
+	"expireTime2\x9f\x06\n" +
 	"\fLoginService\x12\xa4\x01\n" +
 	"\x0fGetLoginRequest\x12+.poppyfield.admin.v1.GetLoginRequestRequest\x1a!.poppyfield.admin.v1.LoginRequest\"A\xba\xb9\x18\x0f\n" +
 	"\vlogins.read\x10\x01\x82\xd3\xe4\x93\x02(\x12&/v1/{name=companies/*/loginRequests/*}\x12\xc5\x01\n" +
 	"\x12AcceptLoginRequest\x12..poppyfield.admin.v1.AcceptLoginRequestRequest\x1a/.poppyfield.admin.v1.AcceptLoginRequestResponse\"N\xba\xb9\x18\x12\n" +
 	"\flogins.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=companies/*/loginRequests/*}:accept\x12\xc5\x01\n" +
 	"\x12RejectLoginRequest\x12..poppyfield.admin.v1.RejectLoginRequestRequest\x1a/.poppyfield.admin.v1.RejectLoginRequestResponse\"N\xba\xb9\x18\x12\n" +
-	"\flogins.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=companies/*/loginRequests/*}:reject\x12\xda\x01\n" +
-	"\x19CreateConnectedAgentsLink\x125.poppyfield.admin.v1.CreateConnectedAgentsLinkRequest\x1a(.poppyfield.admin.v1.ConnectedAgentsLink\"\\\xba\xb9\x18\x1a\n" +
-	"\x16connected_agents.write\x10\x01\x82\xd3\xe4\x93\x028:\x01*\"3/v1/{parent=companies/*}/connectedAgents:createLinkBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
+	"\flogins.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=companies/*/loginRequests/*}:reject\x12\xd7\x01\n" +
+	"\x19CreateConnectedAgentsLink\x125.poppyfield.admin.v1.CreateConnectedAgentsLinkRequest\x1a(.poppyfield.admin.v1.ConnectedAgentsLink\"Y\xba\xb9\x18\x17\n" +
+	"\x11connections.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x028:\x01*\"3/v1/{parent=companies/*}/connectedAgents:createLinkBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_poppyfield_admin_v1_login_proto_rawDescOnce sync.Once

@@ -703,6 +703,7 @@ func (x *UpdateSignInConnectionRequest) GetRequestId() string {
 type CheckSignInConnectionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -740,6 +741,13 @@ func (*CheckSignInConnectionRequest) Descriptor() ([]byte, []int) {
 func (x *CheckSignInConnectionRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *CheckSignInConnectionRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
 	}
 	return ""
 }
@@ -1201,9 +1209,11 @@ const file_poppyfield_admin_v1_sign_in_setup_proto_rawDesc = "" +
 	"updateMask\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12*\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"]\n" +
+	"request_id\x18\x04 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\x89\x01\n" +
 	"\x1cCheckSignInConnectionRequest\x12=\n" +
-	"\x04name\x18\x01 \x01(\tB)\xbaH&r$2\"^companies/[^/]+/signInConnection$R\x04name\"e\n" +
+	"\x04name\x18\x01 \x01(\tB)\xbaH&r$2\"^companies/[^/]+/signInConnection$R\x04name\x12*\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"e\n" +
 	"\x1dCheckSignInConnectionResponse\x124\n" +
 	"\x05steps\x18\x01 \x03(\v2\x1e.poppyfield.admin.v1.CheckStepR\x05steps\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\"C\n" +
@@ -1255,18 +1265,18 @@ const file_poppyfield_admin_v1_sign_in_setup_proto_rawDesc = "" +
 	"\x13SIGN_IN_METHOD_OIDC\x10\x01\x12 \n" +
 	"\x1cSIGN_IN_METHOD_LOGIN_HANDOFF\x10\x02\x12#\n" +
 	"\x1fSIGN_IN_METHOD_CREDENTIAL_CHECK\x10\x03\x12 \n" +
-	"\x1cSIGN_IN_METHOD_TEST_ACCOUNTS\x10\x042\xda\a\n" +
-	"\x12SignInSetupService\x12\xb2\x01\n" +
-	"\x13GetSignInConnection\x12/.poppyfield.admin.v1.GetSignInConnectionRequest\x1a%.poppyfield.admin.v1.SignInConnection\"C\xba\xb9\x18\x10\n" +
-	"\fsign_in.read\x10\x01\x82\xd3\xe4\x93\x02)\x12'/v1/{name=companies/*/signInConnection}\x12\xe2\x01\n" +
-	"\x16UpdateSignInConnection\x122.poppyfield.admin.v1.UpdateSignInConnectionRequest\x1a%.poppyfield.admin.v1.SignInConnection\"m\xba\xb9\x18\x13\n" +
-	"\rsign_in.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02P:\x12sign_in_connection2:/v1/{sign_in_connection.name=companies/*/signInConnection}\x12\xcd\x01\n" +
-	"\x15CheckSignInConnection\x121.poppyfield.admin.v1.CheckSignInConnectionRequest\x1a2.poppyfield.admin.v1.CheckSignInConnectionResponse\"M\xba\xb9\x18\x11\n" +
-	"\rsign_in.write\x10\x01\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=companies/*/signInConnection}:check\x12\x9a\x01\n" +
-	"\rGetPageDesign\x12).poppyfield.admin.v1.GetPageDesignRequest\x1a\x1f.poppyfield.admin.v1.PageDesign\"=\xba\xb9\x18\x10\n" +
-	"\fsign_in.read\x10\x01\x82\xd3\xe4\x93\x02#\x12!/v1/{name=companies/*/pageDesign}\x12\xbc\x01\n" +
-	"\x10UpdatePageDesign\x12,.poppyfield.admin.v1.UpdatePageDesignRequest\x1a\x1f.poppyfield.admin.v1.PageDesign\"Y\xba\xb9\x18\x13\n" +
-	"\rsign_in.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02<:\vpage_design2-/v1/{page_design.name=companies/*/pageDesign}BKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
+	"\x1cSIGN_IN_METHOD_TEST_ACCOUNTS\x10\x042\xd7\a\n" +
+	"\x12SignInSetupService\x12\xb1\x01\n" +
+	"\x13GetSignInConnection\x12/.poppyfield.admin.v1.GetSignInConnectionRequest\x1a%.poppyfield.admin.v1.SignInConnection\"B\xba\xb9\x18\x0f\n" +
+	"\vsignin.read\x10\x01\x82\xd3\xe4\x93\x02)\x12'/v1/{name=companies/*/signInConnection}\x12\xe1\x01\n" +
+	"\x16UpdateSignInConnection\x122.poppyfield.admin.v1.UpdateSignInConnectionRequest\x1a%.poppyfield.admin.v1.SignInConnection\"l\xba\xb9\x18\x12\n" +
+	"\fsignin.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02P:\x12sign_in_connection2:/v1/{sign_in_connection.name=companies/*/signInConnection}\x12\xce\x01\n" +
+	"\x15CheckSignInConnection\x121.poppyfield.admin.v1.CheckSignInConnectionRequest\x1a2.poppyfield.admin.v1.CheckSignInConnectionResponse\"N\xba\xb9\x18\x12\n" +
+	"\fsignin.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x022:\x01*\"-/v1/{name=companies/*/signInConnection}:check\x12\x99\x01\n" +
+	"\rGetPageDesign\x12).poppyfield.admin.v1.GetPageDesignRequest\x1a\x1f.poppyfield.admin.v1.PageDesign\"<\xba\xb9\x18\x0f\n" +
+	"\vsignin.read\x10\x01\x82\xd3\xe4\x93\x02#\x12!/v1/{name=companies/*/pageDesign}\x12\xbb\x01\n" +
+	"\x10UpdatePageDesign\x12,.poppyfield.admin.v1.UpdatePageDesignRequest\x1a\x1f.poppyfield.admin.v1.PageDesign\"X\xba\xb9\x18\x12\n" +
+	"\fsignin.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02<:\vpage_design2-/v1/{page_design.name=companies/*/pageDesign}BKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_poppyfield_admin_v1_sign_in_setup_proto_rawDescOnce sync.Once
