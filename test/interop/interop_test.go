@@ -51,6 +51,37 @@ func foreignClients(t *testing.T) {
 	t.Logf("%s", out)
 }
 
+// TestSignIn_ForeignClients lets foreign software sign in: an OAuth client, an identity provider, a browser.
+func TestSignIn_ForeignClients(t *testing.T) {
+	t.Run("sqlite", foreignSignIn)
+}
+
+func foreignSignIn(t *testing.T) {
+	clausetest.Covers(t,
+		"poppy-0.1/4.4#21", "poppy-0.1/4.4#31", "poppy-0.1/4.4#32", "poppy-0.1/4.4#34", "poppy-0.1/4.4#35", "poppy-0.1/4.4#36",
+		"poppy-0.1/4.5#1", "poppy-0.1/4.5#2", "poppy-0.1/4.5#3", "poppy-0.1/4.5#6", "poppy-0.1/4.5#7", "poppy-0.1/4.5#10", "poppy-0.1/4.5#11",
+		"poppy-0.1/4.5#12", "poppy-0.1/4.5#13", "poppy-0.1/4.5#15", "poppy-0.1/4.5#18", "poppy-0.1/4.5#19", "poppy-0.1/4.5#24", "poppy-0.1/4.5#d31",
+		"poppy-0.1/4.6#1", "poppy-0.1/4.6#3", "poppy-0.1/4.6#4", "poppy-0.1/4.6#6", "poppy-0.1/4.6#13", "poppy-0.1/4.6#14", "poppy-0.1/4.6#15",
+		"poppy-0.1/4.6#16", "poppy-0.1/4.8#1", "poppy-0.1/4.8#2", "poppy-0.1/4.8#3", "poppy-0.1/4.8#4", "poppy-0.1/4.8#5", "poppy-0.1/4.8#6",
+		"poppy-0.1/4.8#7", "poppy-0.1/4.8#14", "poppy-0.1/4.9#1", "poppy-0.1/4.9#2",
+	)
+	clausetest.Refuses(t,
+		"poppy-0.1/4.4#40", "poppy-0.1/4.4#41", "poppy-0.1/4.5#21", "poppy-0.1/4.5#25", "poppy-0.1/4.5#d15", "poppy-0.1/4.8#15", "poppy-0.1/4.8#19",
+	)
+	node, err := exec.LookPath("node")
+	require.NoError(t, err, "the foreign clients run on Node.js: run `make setup`")
+	certificate := peer.NewCertificate(t, "agent.interop.test", "accounts.interop.test")
+	port, providerPort := strconv.Itoa(freePort(t)), strconv.Itoa(freePort(t))
+	server := devserver.Start(t, devserver.Options{
+		TrustCA:  []string{certificate.CA},
+		DevHosts: []string{"agent.interop.test=127.0.0.1:" + port, "accounts.interop.test=127.0.0.1:" + providerPort},
+	})
+	script := exec.CommandContext(t.Context(), node, "sign-in.mjs", server.ReadyFile, port, providerPort, certificate.Chain, certificate.Key, certificate.CA)
+	out, err := script.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+}
+
 func freePort(t *testing.T) int {
 	t.Helper()
 	port, err := child.FreePort()
