@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"crypto/x509"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -23,8 +25,12 @@ type Config struct {
 	Reporter Reporter
 	// Clock is the agent's time.
 	Clock Clock
-	// ShowSecrets leaves tokens, proofs and assertions in reported exchanges.
+	// ShowSecrets leaves tokens, proofs and assertions in reported exchanges. The
+	// User's credentials are never in them.
 	ShowSecrets bool
+	// Callback opens the TLS listener that the identity's first redirect URI leads to.
+	// Without one the User brings back the address they were sent to.
+	Callback func(ctx context.Context) (net.Listener, error)
 }
 
 // An Agent acts for one User. It is used by one goroutine at a time.
@@ -38,6 +44,7 @@ type Agent struct {
 	redact   redactor
 	cache    documentCache
 	nonces   map[string]string // newest DPoP nonce by origin (RFC 9449 section 8)
+	callback func(ctx context.Context) (net.Listener, error)
 	steps    int
 }
 
@@ -60,6 +67,7 @@ func New(cfg Config) (*Agent, error) {
 		redact:   newRedactor(cfg.ShowSecrets),
 		cache:    loadCache(cfg.Dir, cfg.Clock.Now()),
 		nonces:   map[string]string{},
+		callback: cfg.Callback,
 	}, nil
 }
 

@@ -30,10 +30,11 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "A real Personal Agent on the command line",
-		Long: "A Personal Agent that finds a Company by its domain, checks its documents, starts a Session and talks\n" +
-			"with the Company's own agent. Every step is printed with the section of the Personal Agent Protocol\n" +
+		Long: "A Personal Agent that finds a Company by its domain, checks its documents, starts a Session, talks with\n" +
+			"the Company's own agent and signs in to the User's account. Every step is printed with the section of the Personal Agent Protocol\n" +
 			"(draft 0.1) it belongs to; with --json, with the exact requests and responses.",
 		Example: "  poppyfield agent talk noodle-bar.localhost \"Where is my order?\" --dev .data\n" +
+			"  poppyfield agent sign-in noodle-bar.localhost --dev .data\n" +
 			"  poppyfield agent init --client-id https://agent.example/agent.json\n" +
 			"  poppyfield agent discover example.com",
 	}
@@ -48,7 +49,8 @@ func Command() *cobra.Command {
 	p.BoolVar(&f.secrets, "show-secrets", false, "with --json: leave tokens, proofs and assertions readable")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print only what the Company says")
 	p.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long the whole command may take; 0 for no limit")
-	cmd.AddCommand(initCommand(f), discoverCommand(f), sessionCommand(f), talkCommand(f), eventsCommand(f), closeCommand(f))
+	cmd.AddCommand(initCommand(f), discoverCommand(f), sessionCommand(f), talkCommand(f), eventsCommand(f), closeCommand(f),
+		signInCommand(f), accountsCommand(f), refreshCommand(f), signOutCommand(f))
 	return cmd
 }
 
@@ -98,20 +100,21 @@ func discoverCommand(f *flags) *cobra.Command {
 }
 
 func sessionCommand(f *flags) *cobra.Command {
-	var fresh bool
+	var opts SessionOptions
 	cmd := &cobra.Command{
 		Use:   "session DOMAIN",
 		Short: "Start a Session at a Company, or renew the one there is",
 		Args:  cobra.ExactArgs(1),
 		RunE: f.run(true, func(ctx context.Context, cmd *cobra.Command, a *Agent, args []string) error {
-			s, err := a.Session(ctx, args[0], fresh)
+			s, err := a.Session(ctx, args[0], opts)
 			if err == nil {
-				f.say(cmd, "\nSession %s of User %s, token until %s.\n", s.ID, s.UserID, s.Expires.Format(time.RFC3339))
+				f.say(cmd, "\nSession %s of User %s, %s, token until %s.\n", s.ID, s.UserID, s.standing(), s.Expires.Format(time.RFC3339))
 			}
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&fresh, "new", false, "start a new Session even if there is one")
+	cmd.Flags().BoolVar(&opts.New, "new", false, "start a new Session even if there is one")
+	cmd.Flags().BoolVar(&opts.SignedOut, "signed-out", false, "leave the Account Token alone")
 	return cmd
 }
 
@@ -137,6 +140,10 @@ func talkCommand(f *flags) *cobra.Command {
 			if err == nil && len(reply.Messages) == 0 {
 				f.say(cmd, "\nThe Company had nothing to say; the conversation is %s.\n", reply.Status)
 			}
+			if err == nil && reply.SignIn != "" && f.quiet {
+				// Not what the Company says, but nothing goes on without it; otherwise a step says it.
+				fmt.Fprintln(cmd.ErrOrStderr(), printable("The Company needs your account; run: "+reply.SignIn))
+			}
 			return err
 		}),
 	}
@@ -147,6 +154,7 @@ func talkCommand(f *flags) *cobra.Command {
 	fl.StringVar(&opts.TimeZone, "time-zone", "", "share the User's time zone, such as Europe/Berlin (7.4)")
 	fl.BoolVar(&available, "user-available", false, "share whether the User can answer questions now (7.4)")
 	fl.BoolVar(&opts.New, "new", false, "start a new conversation")
+	fl.BoolVar(&opts.SignedOut, "signed-out", false, "leave the Account Token alone")
 	return cmd
 }
 
@@ -248,7 +256,7 @@ func (f *flags) open(ctx context.Context, cmd *cobra.Command, identified bool) (
 	}
 	if identified {
 		if f.dev != "" && (f.clientID == "" || f.clientID == devClientID) {
-			cfg.Identity, err = InitIdentity(dir, devClientID, Profile{})
+			cfg.Identity, cfg.Callback, err = devIdentity(ctx, dir, setup)
 		} else {
 			cfg.Identity, err = LoadIdentity(dir, f.clientID)
 		}

@@ -68,6 +68,8 @@ type fakeCompany struct {
 	ca       *devca.CA
 	identity Identity
 	clientID string
+	// published, when set, returns the agent's identity from where it is published.
+	published func() Identity
 
 	mu       sync.Mutex
 	document map[string]any
@@ -87,6 +89,7 @@ type fakeCompany struct {
 	answer   func(n int, text string) []map[string]any // events after a message
 	pageSize int
 	expired  map[string]bool // cursors without events
+	signIns  fakeSignIns
 }
 
 func newFakeCompany(t *testing.T) *fakeCompany {
@@ -96,6 +99,7 @@ func newFakeCompany(t *testing.T) *fakeCompany {
 		routes: map[string]http.HandlerFunc{}, jtis: map[string]bool{}, tokens: map[string]string{},
 		revoked: map[string]bool{}, sent: map[string]string{}, events: map[string][]map[string]any{}, expired: map[string]bool{},
 	}
+	c.signIns = newFakeSignIns()
 	c.document = map[string]any{
 		"protocol_version": "0.1",
 		"organization":     map[string]any{"name": "Shop", "domain": shopDomain},
@@ -136,7 +140,7 @@ func companySays(text string) map[string]any {
 // agent makes an agent with an identity that the Company knows; dir may be used again.
 func (c *fakeCompany) agent(dir string, reporter Reporter) *Agent {
 	c.t.Helper()
-	id, err := InitIdentity(dir, testClient, Profile{Name: "Test agent"})
+	id, err := InitIdentity(dir, testClient, Profile{Name: "Test agent", RedirectURIs: []string{testRedirect}})
 	require.NoError(c.t, err)
 	c.identity = id
 	hosts := map[string]string{}
@@ -184,6 +188,12 @@ func (c *fakeCompany) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, 200, c.metadata)
 	case key == "auth.shop.example/oauth/token":
 		c.token(w, r, form)
+	case key == "auth.shop.example/oauth/device":
+		c.deviceAuthorization(w, r, form)
+	case key == "auth.shop.example/oauth/revoke":
+		c.revoke(w, r, form)
+	case strings.HasPrefix(key, mediatedAt):
+		c.mediated(w, r, body)
 	case strings.HasPrefix(key, "api.shop.example/poppy/conversations"):
 		c.conversations(w, r, body)
 	default:
@@ -231,29 +241,60 @@ func (c *fakeCompany) proof(w http.ResponseWriter, r *http.Request, at, token st
 	return p, true
 }
 
+// client checks the client authentication of a form; false means it was answered.
+func (c *fakeCompany) client(w http.ResponseWriter, r *http.Request, form url.Values) bool {
+	if c.published != nil {
+		c.identity = c.published()
+	}
+	keys, err := jose.ParseKeySet(c.identity.KeySet)
+	if err != nil {
+		c.t.Errorf("key set: %v", err)
+	}
+	client, err := oauth.CheckClientAssertion(form.Get("client_assertion"), keys, c.clientID, []string{shopToken}, c.clock.Now())
+	if err != nil || c.jtis[client.JTI()] || form.Get("client_assertion_type") != assertionTypeBearer || form.Get("client_id") != c.clientID {
+		c.t.Errorf("client assertion refused: %v", err)
+		oauthError(w, 401, "invalid_client")
+		return false
+	}
+	if r.Method != http.MethodPost || r.URL.RawQuery != "" || r.Header.Get("Content-Type") != formType {
+		c.t.Errorf("%s %s with %q", r.Method, r.URL, r.Header.Get("Content-Type"))
+	}
+	for name, values := range form {
+		if len(values) != 1 {
+			c.t.Errorf("%s was sent %d times", name, len(values))
+		}
+	}
+	c.jtis[client.JTI()] = true
+	return true
+}
+
 func (c *fakeCompany) token(w http.ResponseWriter, r *http.Request, form url.Values) {
 	proof, ok := c.proof(w, r, shopToken, "", 400)
-	if !ok {
+	if !ok || !c.client(w, r, form) {
+		return
+	}
+	switch form.Get("grant_type") {
+	case "authorization_code":
+		c.codeGrant(w, form, proof)
+		return
+	case "urn:ietf:params:oauth:grant-type:device_code":
+		c.deviceGrant(w, form, proof)
+		return
+	case "refresh_token":
+		c.refreshGrant(w, form, proof)
 		return
 	}
 	keys, err := jose.ParseKeySet(c.identity.KeySet)
 	if err != nil {
 		c.t.Errorf("key set: %v", err)
 	}
-	now := c.clock.Now()
-	client, err := oauth.CheckClientAssertion(form.Get("client_assertion"), keys, c.clientID, []string{shopToken}, now)
-	if err != nil || c.jtis[client.JTI()] || form.Get("client_assertion_type") != assertionTypeBearer || form.Get("client_id") != c.clientID {
-		c.t.Errorf("client assertion refused: %v", err)
-		oauthError(w, 401, "invalid_client")
-		return
-	}
-	session, err := oauth.CheckSessionAssertion(form.Get("assertion"), keys, c.clientID, shopToken, now)
+	session, err := oauth.CheckSessionAssertion(form.Get("assertion"), keys, c.clientID, shopToken, c.clock.Now())
 	if err != nil || c.jtis[session.JTI()] || oauth.CheckDistinctAssertions(form.Get("client_assertion"), form.Get("assertion")) != nil {
 		c.t.Errorf("session assertion refused: %v", err)
 		oauthError(w, 400, "invalid_grant")
 		return
 	}
-	c.jtis[client.JTI()], c.jtis[session.JTI()] = true, true
+	c.jtis[session.JTI()] = true
 	if form.Get("session_id") != "" && c.ended {
 		c.ended = false
 		oauthError(w, 400, "invalid_session")
@@ -261,14 +302,26 @@ func (c *fakeCompany) token(w http.ResponseWriter, r *http.Request, form url.Val
 	}
 	id := form.Get("session_id")
 	if id == "" {
-		c.sessions++
-		id = "ses_" + strconv.Itoa(c.sessions)
+		id = c.newSession()
 	}
+	writeJSON(w, 200, c.sessionToken(id, proof.JKT(), ""))
+}
+
+func (c *fakeCompany) newSession() string {
+	c.sessions++
+	return "ses_" + strconv.Itoa(c.sessions)
+}
+
+// sessionToken issues a token: a signed-in one where grant names an Account Token.
+func (c *fakeCompany) sessionToken(id, thumbprint, grant string) map[string]any {
 	token := "tok_" + randomText(24)
-	c.tokens[token] = proof.JKT()
-	writeJSON(w, 200, map[string]any{
-		"access_token": token, "token_type": "DPoP", "expires_in": c.lifetime, "scope": "", "session_id": id, "signed_in": false,
-	})
+	c.tokens[token], c.signIns.sessions[token] = thumbprint, id
+	if grant != "" {
+		c.signIns.by[token] = grant
+	}
+	return map[string]any{
+		"access_token": token, "token_type": "DPoP", "expires_in": c.lifetime, "scope": "", "session_id": id, "signed_in": grant != "",
+	}
 }
 
 func (c *fakeCompany) conversations(w http.ResponseWriter, r *http.Request, body []byte) {
@@ -278,6 +331,10 @@ func (c *fakeCompany) conversations(w http.ResponseWriter, r *http.Request, body
 		return
 	}
 	if _, ok := c.proof(w, r, "https://"+r.Host+r.URL.Path, token, 401); !ok {
+		return
+	}
+	if c.signIns.needed && !c.signedIn(token) {
+		oauthError(w, 403, "sign_in_required")
 		return
 	}
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/poppy/conversations"), "/"), "/")

@@ -12,7 +12,8 @@ import (
 )
 
 // call makes an authorised request (4.3) and renews the token when the Company says
-// that it is no good any more (section 6).
+// that it is no good any more (section 6), or takes a signed-in one for signed out, as
+// it does once the User has disconnected the agent (4.9).
 func (v *visit) call(ctx context.Context, section, title string, out outgoing) (incoming, error) {
 	for renewed := false; ; renewed = true {
 		if v.agent.clock.Now().Add(expiryMargin).After(v.rel.Session.Expires) && !renewed {
@@ -24,7 +25,10 @@ func (v *visit) call(ctx context.Context, section, title string, out outgoing) (
 		if err != nil {
 			return incoming{}, err
 		}
-		if in.status != http.StatusUnauthorized || errorCode(in) != "invalid_token" || renewed {
+		code := errorCode(in)
+		over := in.status == http.StatusUnauthorized && code == "invalid_token"
+		over = over || code == "sign_in_required" && v.rel.Session.SignedIn
+		if !over || renewed {
 			return in, nil
 		}
 		if err := v.renew(ctx); err != nil {
@@ -46,6 +50,16 @@ func (v *visit) sign(out *outgoing) error {
 	}
 	out.known = []string{token, proof}
 	return nil
+}
+
+// refused is the failure of a request that the Company refused, with what to run where
+// it is about the User's account (section 6, 4.4).
+func (v *visit) refused(section, what string, in incoming) error {
+	r := parseRefusal(in, v.agent.clock.Now())
+	if r.code == "sign_in_required" || r.code == "insufficient_scope" {
+		what += "; run: " + v.company.signInCommand(r.scope)
+	}
+	return fail(ExitRefused, section, "%s", what).because(r)
 }
 
 // conversationURL is {endpoint}, or below it for a conversation (7.2).
@@ -104,7 +118,7 @@ func (v *visit) read(ctx context.Context, wait int) (p page, missing bool, err e
 			missing = true
 			continue
 		}
-		return page{}, missing, fail(ExitRefused, "7.5", "no events").because(parseRefusal(in, v.agent.clock.Now()))
+		return page{}, missing, v.refused("7.5", "no events", in)
 	}
 }
 
@@ -161,8 +175,8 @@ func (v *visit) show(ev event) {
 	case "state":
 		step.Section, step.Title, step.Detail = "7.7", "State", ev.Status+", "+ev.Responder
 	case "authorization":
-		step.Section, step.Title = "7.11", "The Company needs the User's account; this agent does not sign in"
-		step.Detail = strings.TrimSpace(ev.Error + " " + ev.Scope)
+		step.Section, step.Title = "7.11", "The Company needs the User's account"
+		step.Detail = strings.TrimSpace(ev.Error+" "+ev.Scope) + "; run: " + v.company.signInCommand(ev.Scope)
 	case "user_requested":
 		step.Section, step.Title, step.Detail = "7.10", "The Company asks to talk with you in person", ev.Reason
 	case "direct_opened", "direct_closed":
@@ -235,7 +249,7 @@ func (a *Agent) CloseConversation(ctx context.Context, domain string) error {
 		return err
 	}
 	if in.status != http.StatusOK && errorCode(in) != "conversation_not_found" {
-		return fail(ExitRefused, "7.12", "not closed").because(parseRefusal(in, a.clock.Now()))
+		return v.refused("7.12", "not closed", in)
 	}
 	a.report(Step{Section: "7.12", Title: "The conversation is closed", OK: true, Detail: v.rel.Conversation.ID})
 	v.rel.Conversation = nil
@@ -247,7 +261,7 @@ func (a *Agent) visitConversation(ctx context.Context, domain string) (*visit, e
 	if err != nil {
 		return nil, err
 	}
-	v, err := a.visit(ctx, c, false)
+	v, err := a.visit(ctx, c, SessionOptions{})
 	if err != nil {
 		return nil, err
 	}

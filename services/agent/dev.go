@@ -6,11 +6,14 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/devca"
@@ -19,6 +22,10 @@ import (
 const (
 	devHost     = "agent.localhost"
 	devClientID = "https://" + devHost + "/agent.json"
+
+	callbackPath     = "/oauth/callback"
+	callbackPortFile = "callback-port"
+	callbackPorts    = 40 // tried above the document's port before any free one is taken
 )
 
 // devSetup is what a running `poppyfield dev` says of itself in its ready file.
@@ -76,6 +83,89 @@ func publishDocument(ctx context.Context, d devSetup, a *Agent) error {
 		}
 	}
 	return fail(ExitNetwork, "4.1", "the client document can't be published at %s", address).because(failure)
+}
+
+// devIdentity makes or loads the agent of a dev installation, with the way back of its
+// Direct Sign-In.
+func devIdentity(ctx context.Context, dir string, d devSetup) (Identity, func(context.Context) (net.Listener, error), error) {
+	redirectURI, err := devRedirectURI(ctx, dir, d)
+	if err != nil {
+		return Identity{}, nil, err
+	}
+	id, err := InitIdentity(dir, devClientID, Profile{RedirectURIs: []string{redirectURI}})
+	return id, devCallback(d, redirectURI, SystemClock{}.Now), err
+}
+
+// devRedirectURI is where browsers bring the User back to: this machine, at a port of
+// the agent's own, for another run may be serving the documents. The port stays with
+// the agent, since it is in the document and Companies keep that for a while.
+func devRedirectURI(ctx context.Context, dir string, d devSetup) (string, error) {
+	file := filepath.Join(dir, callbackPortFile)
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		var port string
+		if port, err = freeCallbackPort(ctx, d); err == nil {
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err == nil {
+			err = createPrivate(file, []byte(port+"\n"))
+		}
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			raw, err = os.ReadFile(file) // of two runs at once, the first one's port counts for both
+		}
+	}
+	port := strings.TrimSpace(string(raw))
+	if _, bad := strconv.ParseUint(port, 10, 16); err == nil {
+		err = bad
+	}
+	if err != nil {
+		return "", fail(ExitUsage, "4.5", "the port of the agent's redirect URI").because(err)
+	}
+	return "https://" + net.JoinHostPort(devHost, port) + callbackPath, nil
+}
+
+// freeCallbackPort prefers a port near the document's, where no outgoing connection takes it.
+func freeCallbackPort(ctx context.Context, d devSetup) (string, error) {
+	host, port, err := net.SplitHostPort(d.Hosts[devHost])
+	if err != nil {
+		return "", err
+	}
+	first, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return "", err
+	}
+	candidates := make([]string, 0, callbackPorts+1)
+	for n := first + 3; n < min(first+3+callbackPorts, 1<<16); n++ { // the two after it are of the installation
+		candidates = append(candidates, strconv.FormatUint(n, 10))
+	}
+	for _, port := range append(candidates, "0") {
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			continue
+		}
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		return port, errors.Join(err, ln.Close())
+	}
+	return "", errors.New("there is no free port")
+}
+
+// devCallback returns how to listen at the redirect URI of devRedirectURI.
+func devCallback(d devSetup, redirectURI string, now func() time.Time) func(context.Context) (net.Listener, error) {
+	return func(ctx context.Context) (net.Listener, error) {
+		ca, err := devca.Load(filepath.Dir(d.CAFile), now)
+		if err != nil {
+			return nil, err
+		}
+		u, err := httpsURL(redirectURI)
+		if err != nil {
+			return nil, err
+		}
+		host, _, err := net.SplitHostPort(d.Hosts[devHost])
+		if err != nil {
+			return nil, err
+		}
+		return listen(ctx, net.JoinHostPort(host, u.Port()), ca.ServerConfig(func(name string) bool { return name == devHost }))
+	}
 }
 
 func listen(ctx context.Context, address string, conf *tls.Config) (net.Listener, error) {

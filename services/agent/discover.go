@@ -17,7 +17,12 @@ const maxRedirects = 5
 // makes one. Nothing is ever sent to a Company before that.
 type Company struct {
 	name, domain, issuer string
+	asked                string // the domain as the User named it, with a port where there was one
 	tokenEndpoint        string
+	revocationEndpoint   string
+	authorization        string // the authorization_endpoint, for Direct Sign-In
+	deviceAuthorization  string // the device_authorization_endpoint, for Device Sign-In
+	offers               []offer
 	conversations        string // empty: the Company offers none
 	resource             string // RFC 8707: the conversation endpoint wants tokens of its own
 	checkedAt            time.Time
@@ -132,7 +137,7 @@ func redirectTarget(from, location string) (string, error) {
 
 // checkDocument makes the checks that need poppy.json alone.
 func (a *Agent) checkDocument(t target, doc poppyDocument, list *checklist) Company {
-	c := Company{name: doc.Organization.Name, domain: doc.Organization.Domain}
+	c := Company{name: doc.Organization.Name, domain: doc.Organization.Domain, asked: t.authority}
 	major, ok := protocolMajor(doc.ProtocolVersion)
 	list.check("3.1", "protocol_version has a major version this agent knows", ok && major == "0", "%q", doc.ProtocolVersion)
 	list.check("3.1", "organization.name is there", doc.Organization.Name != "", "%q", doc.Organization.Name)
@@ -147,6 +152,11 @@ func (a *Agent) checkDocument(t target, doc poppyDocument, list *checklist) Comp
 		_, err := metadataURLs(doc.Auth.Issuer)
 		if list.check("3.2", "auth.issuer is an https URL", err == nil, "%q", doc.Auth.Issuer) {
 			c.issuer = doc.Auth.Issuer
+		}
+		var skipped []string
+		c.offers, skipped = parseOffers(doc)
+		if len(skipped) > 0 {
+			a.report(Step{Section: "4.4", Title: "Skip sign-in types whose description is of no use", OK: true, Detail: strings.Join(skipped, ", ")})
 		}
 	}
 	if doc.Agent != nil {
@@ -226,7 +236,8 @@ func (a *Agent) checkIssuer(ctx context.Context, doc poppyDocument, c *Company, 
 	}
 	accepts("assertions", meta.AssertionAlgs)
 	accepts("DPoP Proofs", meta.ProofAlgs)
-	c.tokenEndpoint = meta.TokenEndpoint
+	c.tokenEndpoint, c.revocationEndpoint = meta.TokenEndpoint, meta.RevocationEndpoint
+	c.authorization, c.deviceAuthorization = meta.AuthorizationEndpoint, meta.DeviceAuthorizationEndpoint
 	return nil
 }
 

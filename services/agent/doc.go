@@ -1,6 +1,7 @@
 // Package agent is a real Personal Agent on the command line: its own client
 // document and keys, discovery with every check the protocol asks of agents,
-// Sessions bound to a DPoP key, and conversations that go on from run to run.
+// Sessions bound to a DPoP key, sign-in by all three types, and conversations that go
+// on from run to run.
 //
 // It speaks to Companies as anybody's agent would, over public HTTPS interfaces
 // alone, and works at every Company that speaks draft 0.1. It must not know how

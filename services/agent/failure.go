@@ -12,7 +12,7 @@ const (
 	ExitDiscovery = 3 // the Company's documents failed a check; nothing was sent to it
 	ExitRefused   = 4 // the Company answered with an error
 	ExitNetwork   = 5 // no connection, no TLS, an answer cut off or too large
-	ExitNoAnswer  = 6 // the message was accepted, no answer came in time
+	ExitNoAnswer  = 6 // the message was accepted, or the sign-in begun, and no answer came in time
 )
 
 // An Error is why a command ended without success. Its text may be shown.
@@ -73,7 +73,10 @@ type refusalError struct {
 }
 
 func (r *refusalError) Error() string {
-	s := fmt.Sprintf("the Company answered %d", r.status)
+	s := "the Company answered"
+	if r.status != 0 { // a redirect has none
+		s += fmt.Sprintf(" %d", r.status)
+	}
 	if r.code != "" {
 		s += " " + r.code
 	}

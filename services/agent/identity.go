@@ -33,8 +33,10 @@ type Identity struct {
 	ClientID string
 	Document []byte // to be served at ClientID
 	KeySet   []byte // to be served at the document's jwks_uri
-	signer   *jose.Signer
-	kid      string
+	// RedirectURIs are those of the document: where Direct Sign-In may send the User back to.
+	RedirectURIs []string
+	signer       *jose.Signer
+	kid          string
 }
 
 // Profile is what an agent says of itself in its client document.
@@ -145,8 +147,11 @@ func newIdentity(clientID string, key *ecdsa.PrivateKey, p Profile) (Identity, e
 		ClientID: clientID,
 		Document: append(raw, '\n'),
 		KeySet:   jose.PublicKeySet(signer.PublicJWK(kid)),
-		signer:   signer,
-		kid:      kid,
+
+		RedirectURIs: p.RedirectURIs,
+
+		signer: signer,
+		kid:    kid,
 	}, nil
 }
 

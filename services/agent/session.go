@@ -11,13 +11,6 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/dpop"
-	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
-)
-
-const (
-	grantJWTBearer      = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-	assertionTypeBearer = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-	assertionLifetime   = time.Minute
 )
 
 // SessionInfo is what may be shown of a Session: no token.
@@ -29,16 +22,40 @@ type SessionInfo struct {
 	UserID   string
 }
 
+// standing says in words whether the Session is signed in.
+func (s SessionInfo) standing() string {
+	if s.SignedIn {
+		return "signed in, scope " + s.Scope
+	}
+	return "signed out"
+}
+
+// SessionOptions says which Session is wanted.
+type SessionOptions struct {
+	New       bool // another Session even if there is one
+	SignedOut bool // leave the Account Token alone
+}
+
 // A visit is one User at one verified Company, ready to make requests.
 type visit struct {
-	agent   *Agent
-	company Company
-	rel     *relation
+	agent     *Agent
+	company   Company
+	rel       *relation
+	signedOut bool // the Account Token, if there is one, is not to be used
 }
 
 // visit opens what is kept of the User at the Company and makes sure that there is a
-// Session Token with some life left.
-func (a *Agent) visit(ctx context.Context, c Company, fresh bool) (*visit, error) {
+// Session Token with some life left, signed in where the agent has an Account Token.
+func (a *Agent) visit(ctx context.Context, c Company, opts SessionOptions) (*visit, error) {
+	v, err := a.open(c, opts)
+	if err != nil {
+		return nil, err
+	}
+	return v, v.ensureSession(ctx)
+}
+
+// open is visit without a request to the Company: there may be no Session yet.
+func (a *Agent) open(c Company, opts SessionOptions) (*visit, error) {
 	if a.identity.signer == nil {
 		return nil, fail(ExitUsage, "4.1", "this needs an identity; run: poppyfield agent init")
 	}
@@ -49,30 +66,40 @@ func (a *Agent) visit(ctx context.Context, c Company, fresh bool) (*visit, error
 	for origin, nonce := range rel.Nonces {
 		a.nonces[origin] = nonce
 	}
-	v := &visit{agent: a, company: c, rel: rel}
-	if fresh {
+	v := &visit{agent: a, company: c, rel: rel, signedOut: opts.SignedOut}
+	if opts.New {
 		rel.Session = nil
 	}
-	return v, v.ensureSession(ctx)
+	return v, nil
 }
 
 // Session starts a Session at the Company or renews the one the agent has.
-func (a *Agent) Session(ctx context.Context, domain string, fresh bool) (SessionInfo, error) {
+func (a *Agent) Session(ctx context.Context, domain string, opts SessionOptions) (SessionInfo, error) {
 	c, err := a.Discover(ctx, domain)
 	if err != nil {
 		return SessionInfo{}, err
 	}
-	v, err := a.visit(ctx, c, fresh)
+	v, err := a.visit(ctx, c, opts)
 	if err != nil {
 		return SessionInfo{}, err
 	}
+	return v.sessionInfo(), nil
+}
+
+func (v *visit) sessionInfo() SessionInfo {
 	s := v.rel.Session
-	return SessionInfo{ID: s.ID, Expires: s.Expires, Scope: s.Scope, SignedIn: s.SignedIn, UserID: v.rel.UserID}, nil
+	return SessionInfo{ID: s.ID, Expires: s.Expires, Scope: s.Scope, SignedIn: s.SignedIn, UserID: v.rel.UserID}
 }
 
 func (v *visit) ensureSession(ctx context.Context) error {
 	s := v.rel.Session
-	if s != nil && s.Resource == v.company.resource && v.agent.clock.Now().Add(expiryMargin).Before(s.Expires) {
+	account, err := v.account()
+	if err != nil {
+		return err
+	}
+	// A token stays as signed in as it was when it was issued (poppy-0.1/4.4#44).
+	fits := s != nil && s.Resource == v.company.resource && s.SignedIn == (account != nil)
+	if fits && v.agent.clock.Now().Add(expiryMargin).Before(s.Expires) {
 		v.agent.report(Step{
 			Section: "4.2", Title: "Use the Session Token at hand", OK: true,
 			Detail: fmt.Sprintf("%s, token until %s", s.ID, s.Expires.Format(time.RFC3339)),
@@ -82,14 +109,28 @@ func (v *visit) ensureSession(ctx context.Context) error {
 	return v.renew(ctx)
 }
 
-// renew gets a new token for the Session, or a new Session where there is none any more.
+// renew gets a new token for the Session, or a new Session where there is none any
+// more: a signed-in one by Account Token, else a signed-out one by assertion.
 func (v *visit) renew(ctx context.Context) error {
+	if !v.signedOut {
+		scope := ""
+		if v.rel.Session != nil {
+			scope = v.rel.Session.Narrowed
+		}
+		if done, err := v.refresh(ctx, scope); done || err != nil {
+			return err
+		}
+	}
+	return v.renewSignedOut(ctx)
+}
+
+func (v *visit) renewSignedOut(ctx context.Context) error {
 	if s := v.rel.Session; s != nil {
 		err := v.requestToken(ctx, s.ID)
 		if !refusedWith(err, "invalid_session") {
 			return err
 		}
-		v.rel.Session = nil // poppy-0.1/4.2#44: the Session is over
+		v.rel.Session = nil // poppy-0.1/4.2#44, poppy-0.1/4.9#11: the Session is over
 	}
 	return v.requestToken(ctx, "")
 }
@@ -100,11 +141,16 @@ func (v *visit) requestToken(ctx context.Context, sessionID string) error {
 	if sessionID != "" {
 		title = "Renew the Session Token"
 	}
-	out := outgoing{
-		method: http.MethodPost, url: v.company.tokenEndpoint, limit: documentLimit,
-		repeatable: true, // each try has assertions of its own, so none can count as replayed
-	}
-	in, err := v.agent.send(ctx, "4.2", title, out, func(out *outgoing) error { return v.signTokenRequest(out, sessionID) })
+	form := v.tokenForm(grantJWTBearer)
+	setIf(form, "session_id", sessionID)
+	in, err := v.postForm(ctx, formRequest{
+		section: "4.2", title: title, url: v.company.tokenEndpoint, form: form, proof: true,
+		fresh: func(form url.Values) error {
+			session, err := v.assertion(v.rel.UserID)
+			form.Set("assertion", session)
+			return err
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -112,63 +158,36 @@ func (v *visit) requestToken(ctx context.Context, sessionID string) error {
 		return fail(ExitRefused, "4.2", "no Session").because(parseRefusal(in, v.agent.clock.Now()))
 	}
 	s, err := parseTokenAnswer(in.body, sessionID, v.agent.clock.Now())
-	v.agent.report(Step{Section: "4.2", Title: "The token answer is complete", OK: err == nil, Detail: describeSession(s, err)})
-	if err != nil {
-		return fail(ExitRefused, "4.2", "the token answer").because(err)
+	if err := v.reportAnswer("4.2", s, err); err != nil {
+		return err
 	}
-	s.Resource = v.company.resource
+	return v.takeSession(s, v.company.resource)
+}
+
+// reportAnswer says what a token answer holds, and gives the failure of one that is no good.
+func (v *visit) reportAnswer(section string, s session, err error) error {
+	v.agent.report(Step{Section: section, Title: "The token answer is complete", OK: err == nil, Detail: describeSession(s, err)})
+	if err != nil {
+		return fail(ExitRefused, section, "the token answer").because(err)
+	}
+	return nil
+}
+
+// takeSession keeps a Session Token that was issued for resource.
+func (v *visit) takeSession(s session, resource string) error {
+	s.Resource = resource
 	v.rel.Session = &s // poppy-0.1/4.3#43: from now on only this one
 	return v.save()
 }
 
 func (v *visit) save() error {
 	v.rel.Nonces = map[string]string{}
-	for _, at := range []string{v.company.tokenEndpoint, v.company.conversations} {
+	for _, at := range []string{v.company.tokenEndpoint, v.company.conversations, v.company.mediatedEndpoint()} {
 		if nonce, ok := v.agent.nonces[originOf(at)]; ok {
 			v.rel.Nonces[originOf(at)] = nonce
 		}
 	}
 	return v.rel.save()
-}
-
-// signTokenRequest writes a request body with two fresh assertions and a fresh proof.
-func (v *visit) signTokenRequest(out *outgoing, sessionID string) error {
-	id, now := v.agent.identity, v.agent.clock.Now()
-	assertion := func(subject string) (string, error) {
-		return oauth.BuildAssertion(id.signer, id.kid, oauth.AssertionClaims{
-			Issuer: id.ClientID, Subject: subject, Audience: v.company.tokenEndpoint,
-			JTI: randomText(18), IssuedAt: now, ExpiresAt: now.Add(assertionLifetime),
-		})
-	}
-	session, err := assertion(v.rel.UserID)
-	if err != nil {
-		return fmt.Errorf("the Session assertion: %w", err)
-	}
-	client, err := assertion(id.ClientID)
-	if err != nil {
-		return fmt.Errorf("the client assertion: %w", err)
-	}
-	proof, err := v.proof(out, "")
-	if err != nil {
-		return err
-	}
-	form := url.Values{
-		"grant_type":            {grantJWTBearer},
-		"assertion":             {session},
-		"client_id":             {id.ClientID},
-		"client_assertion_type": {assertionTypeBearer},
-		"client_assertion":      {client},
-	}
-	if sessionID != "" {
-		form.Set("session_id", sessionID)
-	}
-	if v.company.resource != "" { // poppy-0.1/4.3#36
-		form.Set("resource", v.company.resource)
-	}
-	out.header = http.Header{"Content-Type": {formType}, "Accept": {jsonType}, "Dpop": {proof}}
-	out.body = form.Encode()
-	out.known = []string{session, client, proof}
-	return nil
 }
 
 // proof makes the DPoP Proof of one request (4.3); token is empty at the token endpoint.
@@ -231,10 +250,7 @@ func describeSession(s session, err error) string {
 	if err != nil {
 		return err.Error()
 	}
-	how := "signed out"
-	if s.SignedIn {
-		how = "signed in, scope " + s.Scope
-	}
+	how := SessionInfo{SignedIn: s.SignedIn, Scope: s.Scope}.standing()
 	return fmt.Sprintf("%s, %s, token until %s", s.ID, how, s.Expires.Format(time.RFC3339))
 }
 

@@ -20,12 +20,12 @@ const tokenAt = "auth.shop.example/oauth/token"
 func TestSession_StartsAndIsUsedAgain(t *testing.T) {
 	c := newFakeCompany(t)
 	dir := t.TempDir()
-	first, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	first, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "ses_1", first.ID)
 	require.False(t, first.SignedIn)
 
-	again, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	again, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.Len(t, c.requests(tokenAt), 1)
@@ -40,7 +40,7 @@ func TestSession_NewOnWish(t *testing.T) {
 	c := newFakeCompany(t)
 	dir := t.TempDir()
 	for range 2 {
-		_, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, true)
+		_, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{New: true})
 		require.NoError(t, err)
 	}
 	require.Len(t, c.requests(tokenAt), 2)
@@ -50,10 +50,10 @@ func TestSession_NewOnWish(t *testing.T) {
 func TestSession_RenewsBeforeItEnds(t *testing.T) {
 	c := newFakeCompany(t)
 	dir := t.TempDir()
-	first, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	first, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	c.clock.Advance(time.Hour - expiryMargin)
-	second, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	second, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	require.Equal(t, first.ID, second.ID)
 	require.Equal(t, first.UserID, second.UserID)
@@ -64,11 +64,11 @@ func TestSession_RenewsBeforeItEnds(t *testing.T) {
 func TestSession_StartsAnewAfterInvalidSession(t *testing.T) {
 	c := newFakeCompany(t)
 	dir := t.TempDir()
-	_, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	_, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	c.ended = true
 	c.clock.Advance(2 * time.Hour)
-	s, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	s, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "ses_2", s.ID)
 	require.Len(t, c.requests(tokenAt), 3)
@@ -102,11 +102,11 @@ func TestSession_GivesTheNonceThatIsAskedFor(t *testing.T) {
 	c := newFakeCompany(t)
 	c.nonce = "nonce-1"
 	dir := t.TempDir()
-	_, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, false)
+	_, err := c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	require.Len(t, c.requests(tokenAt), 2, "once without, once with")
 
-	_, err = c.agent(dir, Discard{}).Session(t.Context(), shopDomain, true)
+	_, err = c.agent(dir, Discard{}).Session(t.Context(), shopDomain, SessionOptions{New: true})
 	require.NoError(t, err)
 	require.Len(t, c.requests(tokenAt), 3, "the next run knows the nonce")
 }
@@ -117,7 +117,7 @@ func TestSession_DoesNotLoopOnNonces(t *testing.T) {
 		w.Header().Set("DPoP-Nonce", randomText(8))
 		oauthError(w, 400, "use_dpop_nonce")
 	}
-	_, err := c.agent(t.TempDir(), Discard{}).Session(t.Context(), shopDomain, false)
+	_, err := c.agent(t.TempDir(), Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.ErrorContains(t, err, "use_dpop_nonce")
 	require.Equal(t, ExitRefused, ExitCode(err))
 	require.Len(t, c.requests(tokenAt), 2)
@@ -135,7 +135,7 @@ func TestSession_WaitsAsRetryAfterSays(t *testing.T) {
 				w.Header().Set("Retry-After", header(c.clock.Now()))
 				writeJSON(w, 429, map[string]any{"error": "rate_limited"})
 			}
-			_, err := c.agent(t.TempDir(), Discard{}).Session(t.Context(), shopDomain, false)
+			_, err := c.agent(t.TempDir(), Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 			require.NoError(t, err)
 			require.Equal(t, []time.Duration{7 * time.Second}, c.clock.waits)
 			sent := c.requests(tokenAt)
@@ -158,7 +158,7 @@ func TestSession_NextRunWaitsAsWell(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), c.clock.Now().Add(time.Minute))
 	defer cancel()
 	for range 2 {
-		_, err := c.agent(dir, Discard{}).Session(ctx, shopDomain, false)
+		_, err := c.agent(dir, Discard{}).Session(ctx, shopDomain, SessionOptions{})
 		require.ErrorContains(t, err, "it may be sent again at")
 		require.Equal(t, ExitRefused, ExitCode(err))
 	}
@@ -169,7 +169,7 @@ func TestSession_NextRunWaitsAsWell(t *testing.T) {
 func TestSession_AsksForTheResourceOfTheEndpoint(t *testing.T) {
 	c := newFakeCompany(t)
 	c.document["agent"] = map[string]any{"protocols": []any{map[string]any{"type": "poppy", "endpoint": shopTalk, "resource": shopTalk}}}
-	_, err := c.agent(t.TempDir(), Discard{}).Session(t.Context(), shopDomain, false)
+	_, err := c.agent(t.TempDir(), Discard{}).Session(t.Context(), shopDomain, SessionOptions{})
 	require.NoError(t, err)
 	require.Equal(t, shopTalk, c.requests(tokenAt)[0].form.Get("resource"))
 }

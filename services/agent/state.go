@@ -43,6 +43,7 @@ type session struct {
 	Scope    string    `json:"scope"`
 	SignedIn bool      `json:"signed_in"`
 	Resource string    `json:"resource,omitempty"`
+	Narrowed string    `json:"narrowed,omitempty"` // the scope it was narrowed to, which renewals keep (4.8)
 }
 
 type conversation struct {

@@ -24,6 +24,8 @@ type TalkOptions struct {
 	UserAvailable *bool
 	// New begins a new conversation even when there is an open one.
 	New bool
+	// SignedOut leaves the Account Token alone.
+	SignedOut bool
 }
 
 // A Reply is what came back on a message.
@@ -32,7 +34,8 @@ type Reply struct {
 	Messages       []Message // of the Company, after the User's message
 	Status         string
 	Responder      string
-	Missing        bool // events before these are kept by the Company no longer
+	Missing        bool   // events before these are kept by the Company no longer
+	SignIn         string // the command to run where the Company needs the User's account (7.11)
 }
 
 type sentMessage struct {
@@ -94,7 +97,7 @@ func (a *Agent) Talk(ctx context.Context, domain, text string, opts TalkOptions)
 	if err != nil {
 		return Reply{}, err
 	}
-	v, err := a.visit(ctx, c, false)
+	v, err := a.visit(ctx, c, SessionOptions{SignedOut: opts.SignedOut})
 	if err != nil {
 		return Reply{}, err
 	}
@@ -154,6 +157,8 @@ func (t *turn) note(ev event) {
 		t.reply.Messages = append(t.reply.Messages, ev.Message)
 	case ev.Type == "state" && t.ownSeen:
 		t.moved = true
+	case ev.Type == "authorization" && t.ownSeen:
+		t.reply.SignIn = t.company.signInCommand(ev.Scope)
 	}
 }
 
@@ -183,7 +188,7 @@ func (t *turn) post(ctx context.Context) (page, error) {
 			t.agent.report(Step{Section: "7.12", Title: "Start a new conversation instead", OK: true, Detail: code})
 			t.rel.Conversation = nil
 		default:
-			return page{}, fail(ExitRefused, "7.13", "the message was not accepted").because(parseRefusal(in, t.agent.clock.Now()))
+			return page{}, t.refused("7.13", "the message was not accepted", in)
 		}
 	}
 }

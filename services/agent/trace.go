@@ -19,6 +19,7 @@ type Step struct {
 	Detail   string    `json:"detail,omitempty"`
 	Exchange *Exchange `json:"exchange,omitempty"`
 	Message  *Message  `json:"message,omitempty"`
+	Link     string    `json:"link,omitempty"` // for the User's browser
 }
 
 // An Exchange is one HTTP request with its response, as sent and received. Tokens,

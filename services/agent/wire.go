@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,9 @@ type outgoing struct {
 	limit       int64
 	timeout     time.Duration
 	known       []string
-	repeatable  bool // safe to send again when the connection broke
+	repeatable  bool     // safe to send again when the connection broke
+	expected    []string // error codes that are answers like any other
+	credentials *credentials
 }
 
 type incoming struct {
@@ -120,15 +123,15 @@ func httpsURL(s string) (*url.URL, error) {
 func (a *Agent) exchange(ctx context.Context, section, title string, out outgoing) (incoming, error) {
 	shown := &Exchange{Request: RequestView{
 		Method:  out.method,
-		URL:     out.url,
+		URL:     out.credentials.hide(out.url),
 		Headers: a.redact.headers(out.header),
-		Body:    a.redact.body(out.header.Get("Content-Type"), out.body, out.known),
+		Body:    a.redact.body(out.header.Get("Content-Type"), out.credentials.hide(out.body), out.known),
 	}}
 	in, err := a.roundTrip(ctx, out)
 	step := Step{Section: section, Title: title, Exchange: shown}
 	if err != nil {
 		shown.Error = err.Error()
-		step.Detail = fmt.Sprintf("%s %s: %s", out.method, out.url, err)
+		step.Detail = fmt.Sprintf("%s %s: %s", out.method, shown.Request.URL, err)
 		a.report(step)
 		return incoming{}, err
 	}
@@ -138,13 +141,14 @@ func (a *Agent) exchange(ctx context.Context, section, title string, out outgoin
 	}
 	shown.Response = &ResponseView{
 		Status:  in.status,
-		Headers: a.redact.headers(in.header),
-		Body:    a.redact.body(in.header.Get("Content-Type"), body, out.known),
+		Headers: out.credentials.hideHeaders(a.redact.headers(in.header)),
+		Body:    a.redact.body(in.header.Get("Content-Type"), out.credentials.hide(body), out.known),
 	}
-	step.OK = in.status < http.StatusBadRequest
-	step.Detail = fmt.Sprintf("%s %s → %d", out.method, out.url, in.status)
-	if code := errorCode(in); code != "" {
-		step.Detail += " " + code
+	code := errorCode(in)
+	step.OK = in.status < http.StatusBadRequest || slices.Contains(out.expected, code)
+	step.Detail = fmt.Sprintf("%s %s → %d", out.method, shown.Request.URL, in.status)
+	if code != "" {
+		step.Detail += " " + out.credentials.hide(code)
 	}
 	a.report(step)
 	return in, nil

@@ -1,25 +1,43 @@
-// Package auth is the service of authorization: the Company's OAuth endpoints. It
-// establishes who a Personal Agent is and passes on what it asks for.
+// Package auth is the service of authorization: the Company's OAuth endpoints and
+// Mediated Sign-In. It establishes who a Personal Agent is, and has the Company
+// establish who a User is. It keeps sign-ins under way and counts attempts.
 //
-// It must not know how Sessions and tokens are kept, and has no database.
+// It must not know how Sessions, codes and tokens are kept: that is the sessions
+// service's.
 package auth
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/auth/agents"
 	"github.com/poppyfield/poppyfield/services/auth/app"
+	"github.com/poppyfield/poppyfield/services/auth/browser"
+	"github.com/poppyfield/poppyfield/services/auth/connect"
+	"github.com/poppyfield/poppyfield/services/auth/credentials"
 	"github.com/poppyfield/poppyfield/services/auth/rpc"
+	"github.com/poppyfield/poppyfield/services/auth/signin"
+	"github.com/poppyfield/poppyfield/services/auth/store/entstore"
 	"github.com/poppyfield/poppyfield/services/auth/web"
 )
 
-const defaultPerMinute = 6000
+const (
+	defaultPerMinute  = 6000
+	defaultPruneEvery = time.Hour
+)
 
 // Config of the service.
 type Config struct {
@@ -30,35 +48,85 @@ type Config struct {
 	RequestsPerMinute int
 	// Agents bounds what is remembered of agents; Now is filled in.
 	Agents agents.Config
+	// PruneEvery is how often rows that nobody needs are dropped; 0 is an hour.
+	PruneEvery time.Duration
 }
 
 // Deps is what the service works with.
 type Deps struct {
-	Sessions sessionsv1.SessionsServiceClient
-	Egress   relayv1.EgressServiceClient
-	Now      clock.Clock
-	Log      *slog.Logger
+	DB          *db.DB
+	Keys        *keys.Ring
+	Sessions    sessionsv1.SessionsServiceClient
+	SignIns     sessionsv1.SignInsServiceClient
+	Connections sessionsv1.ConnectionsServiceClient
+	Egress      relayv1.EgressServiceClient
+	RelaySignIn relayv1.SignInServiceClient
+	Directory   *directory.Client
+	Now         clock.Clock
+	Log         *slog.Logger
+}
+
+func (d Deps) complete() bool {
+	return d.DB != nil && d.Keys != nil && d.Sessions != nil && d.SignIns != nil && d.Connections != nil &&
+		d.Egress != nil && d.RelaySignIn != nil && d.Directory != nil && d.Now != nil && d.Log != nil
 }
 
 // Service is the service of authorization.
-type Service struct{ endpoints *web.Endpoints }
+type Service struct {
+	endpoints  *web.Endpoints
+	site       *browser.Site
+	signIn     *signin.App
+	companies  *directory.Client
+	kept       Kept
+	pruneEvery time.Duration
+	now        clock.Clock
+	log        *slog.Logger
+	stop       context.CancelFunc
+	background sync.WaitGroup
+}
 
 // New makes the service.
 func New(cfg Config, d Deps) (*Service, error) {
-	if d.Sessions == nil || d.Egress == nil || d.Now == nil || d.Log == nil {
+	if !d.complete() {
 		return nil, errors.New("auth: a dependency is missing")
 	}
 	if cfg.RequestsPerMinute == 0 {
 		cfg.RequestsPerMinute = defaultPerMinute
+	}
+	if cfg.PruneEvery <= 0 {
+		cfg.PruneEvery = defaultPruneEvery
 	}
 	cfg.Agents.Now = d.Now
 	known, err := agents.New(cfg.Agents, rpc.Fetcher{Egress: d.Egress})
 	if err != nil {
 		return nil, err
 	}
-	a := &app.App{Agents: known, Sessions: d.Sessions, Now: d.Now}
-	return &Service{web.New(web.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, a, d.Now, d.Log)}, nil
+	kept := entstore.New(d.DB)
+	accounts := connect.NewCredentials(d.RelaySignIn, d.Keys)
+	checker := &credentials.Checker{Attempts: kept, SignIns: kept, Connect: accounts, Keys: d.Keys, Now: d.Now}
+	a := &app.App{Agents: known, Sessions: d.Sessions, SignIns: d.SignIns, Pending: kept, Credentials: checker, Now: d.Now}
+	endpoints := web.New(web.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, web.Deps{
+		App: a, Sessions: d.Sessions, Asked: accounts, Now: d.Now, Log: d.Log,
+	})
+	signIn := &signin.App{
+		Agents: known, SignIns: kept, Attempts: kept, Sessions: d.SignIns, Connections: d.Connections,
+		OIDC: connect.NewOIDC(d.RelaySignIn, d.Keys, d.Now), Credentials: checker, Keys: d.Keys, Now: d.Now,
+	}
+	site, err := browser.New(browser.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, browser.Deps{
+		App: signIn, Form: accounts, Logos: rpc.Fetcher{Egress: d.Egress}, Now: d.Now, Log: d.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Service{
+		endpoints: endpoints, site: site, signIn: signIn, companies: d.Directory, kept: kept, pruneEvery: cfg.PruneEvery, now: d.Now, log: d.Log,
+	}, nil
 }
 
 // Routes of the service.
-func (s *Service) Routes() []publicweb.Route { return s.endpoints.Routes() }
+func (s *Service) Routes() []publicweb.Route {
+	return append(s.endpoints.Routes(), s.site.Routes()...)
+}
+
+// Register puts admin.v1.LoginService on r.
+func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.RegisterLogins(r, s.signIn, s.companies) }

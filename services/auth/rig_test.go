@@ -27,11 +27,15 @@ import (
 
 const user = "usr_Q7c1vK"
 
-// rig is the token endpoint over real Sessions: what a Personal Agent meets, without the network.
+// rig is the endpoints over real Sessions: what a Personal Agent meets, without the network.
 type rig struct {
 	*fixture.Platform
 	web       http.Handler
+	replica   http.Handler // another process of the service
+	service   *auth.Service
 	sessions  sessionsv1.SessionsServiceClient
+	signIns   sessionsv1.SignInsServiceClient
+	connected sessionsv1.ConnectionsServiceClient
 	admission adminv1.AdmissionServiceClient
 	admin     adminv1.SessionServiceClient
 	company   *fixture.Company
@@ -47,20 +51,29 @@ func each(t *testing.T, fn func(*testing.T, *rig)) {
 
 func newRig(t testing.TB, d *db.DB, cfg auth.Config) *rig {
 	t.Helper()
-	p := fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService")
+	p := fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.sessions.v1.SignInsService", "poppyfield.sessions.v1.ConnectionsService",
+		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConnectedAgentService")
 	s, err := sessions.New(sessions.Config{}, sessions.Deps{DB: d, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log})
 	require.NoError(t, err)
 	s.Register(p.Server)
 	p.Serve(t)
 	conn := p.Conn(t)
 	r := &rig{
-		Platform: p, sessions: sessionsv1.NewSessionsServiceClient(conn), admission: adminv1.NewAdmissionServiceClient(conn),
+		Platform: p, sessions: sessionsv1.NewSessionsServiceClient(conn), signIns: sessionsv1.NewSignInsServiceClient(conn),
+		connected: sessionsv1.NewConnectionsServiceClient(conn), admission: adminv1.NewAdmissionServiceClient(conn),
 		admin: adminv1.NewSessionServiceClient(conn), company: p.NewCompany(t), agent: fixture.NewAgent(t, "agent.example"), key: fixture.NewKey(t),
 	}
 	p.Web.Publish(r.agent)
-	a, err := auth.New(cfg, auth.Deps{Sessions: r.sessions, Egress: relayv1.NewEgressServiceClient(conn), Now: p.Clock.Now, Log: p.Log})
+	deps := auth.Deps{
+		DB: d, Keys: p.Keys, Sessions: r.sessions, SignIns: r.signIns, Connections: r.connected,
+		Egress: relayv1.NewEgressServiceClient(conn), RelaySignIn: relayv1.NewSignInServiceClient(conn), Directory: p.Directory, Now: p.Clock.Now, Log: p.Log,
+	}
+	r.service, err = auth.New(cfg, deps)
 	require.NoError(t, err)
-	r.web = publicweb.New(p.Directory, a.Routes())
+	r.web = publicweb.New(p.Directory, r.service.Routes())
+	other, err := auth.New(cfg, deps)
+	require.NoError(t, err)
+	r.replica = publicweb.New(p.Directory, other.Routes())
 	return r
 }
 
@@ -139,18 +152,28 @@ func (a answer) text(name string) string {
 
 func (r *rig) send(t testing.TB, q *request) answer {
 	t.Helper()
+	return r.sendTo(t, r.web, q)
+}
+
+func (r *rig) sendTo(t testing.TB, h http.Handler, q *request) answer {
+	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, q.url, strings.NewReader(q.form.Encode()+q.extra))
 	req.Header.Set("Content-Type", q.contentType)
 	for _, p := range q.proofs {
 		req.Header.Add("DPoP", p)
 	}
-	return r.serve(t, req)
+	return r.serveBy(t, h, req)
 }
 
 func (r *rig) serve(t testing.TB, req *http.Request) answer {
 	t.Helper()
+	return r.serveBy(t, r.web, req)
+}
+
+func (r *rig) serveBy(t testing.TB, h http.Handler, req *http.Request) answer {
+	t.Helper()
 	w := httptest.NewRecorder()
-	r.web.ServeHTTP(w, req)
+	h.ServeHTTP(w, req)
 	a := answer{status: w.Code, header: w.Header(), raw: w.Body.String()}
 	if a.raw != "" {
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &a.body), a.raw)

@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
@@ -147,9 +145,9 @@ func TestToken_Renewal(t *testing.T) {
 
 func TestToken_RenewalOfASignedInSession(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4.2#d12", "poppy-0.1/4.2#41")
-	each(t, func(t *testing.T, r *rig) {
+	eachSignIn(t, func(t *testing.T, r *rig) {
 		id := r.ok(t, r.start(t)).text("session_id")
-		r.signIn(t, id)
+		signedIn := r.signedIn(t, id, both, "acc-1").text("access_token")
 		a := r.ok(t, r.renew(t, id))
 		require.Equal(t, id, a.text("session_id"))
 		require.Equal(t, false, a.body["signed_in"])
@@ -157,15 +155,8 @@ func TestToken_RenewalOfASignedInSession(t *testing.T) {
 		s, err := r.admin.GetSession(r.company.Ctx(t.Context()), &adminv1.GetSessionRequest{Name: r.company.Scope.Name() + "/sessions/" + id})
 		require.NoError(t, err)
 		require.True(t, s.GetSignedIn())
+		require.True(t, r.caller(t, signedIn).GetSignedIn())
 	})
-}
-
-// signIn signs the Session in to an account, as a sign-in will.
-func (r *rig) signIn(t *testing.T, id string) {
-	t.Helper()
-	require.NoError(t, r.DB.Write(t.Context(), r.company.Scope, func(ctx context.Context, tx *ent.Tx) error {
-		return tx.Session.UpdateOneID(id).SetAccount("acc_1").Exec(ctx)
-	}))
 }
 
 // A Session ID names a Session and is worth nothing to anybody else.

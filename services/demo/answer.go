@@ -17,12 +17,13 @@ type question struct {
 	locale string
 	zone   string
 	number string // the order number in text or data
+	who    asker
 }
 
 // memory is what a conversation has been about so far.
 type memory struct {
 	order   string
-	pending intent // waits for an order number
+	pending intent // waits for an order number, or for an address
 }
 
 // A said is one message of the shop.
@@ -34,16 +35,18 @@ type said struct {
 type intent string
 
 const (
-	asksStatus    intent = "status"
-	asksCancel    intent = "cancel"
-	asksAllergens intent = "allergens"
-	asksHours     intent = "hours"
-	asksMenu      intent = "menu"
-	wantsToOrder  intent = "order"
-	wantsPerson   intent = "person"
-	saysThanks    intent = "thanks"
-	greets        intent = "greeting"
-	unclear       intent = "unclear"
+	asksStatus     intent = "status"
+	asksCancel     intent = "cancel"
+	asksAddress    intent = "address"
+	changesAddress intent = "change of address"
+	asksAllergens  intent = "allergens"
+	asksHours      intent = "hours"
+	asksMenu       intent = "menu"
+	wantsToOrder   intent = "order"
+	wantsPerson    intent = "person"
+	saysThanks     intent = "thanks"
+	greets         intent = "greeting"
+	unclear        intent = "unclear"
 )
 
 // rule names an intent by words; the first rule with one of its words in the text wins.
@@ -55,6 +58,11 @@ type rule struct {
 func rules() []rule {
 	return []rule{
 		{asksCancel, []string{"cancel", "refund", "send it back", "storn", "rückerstatt"}},
+		{changesAddress, []string{
+			"change my address", "change my delivery address", "change the address", "change the delivery address", "address to", "new address",
+			"i moved", "i've moved", "umgezogen", "neue adresse", "neue lieferadresse", "adresse auf", "adresse ändern", "lieferadresse ändern",
+		}},
+		{asksAddress, []string{"address", "adresse", "anschrift"}},
 		{asksAllergens, []string{"allerg", "gluten", "peanut", "nuts", "vegan", "vegetarian", "vegetarisch", "erdn"}},
 		{asksHours, []string{"opening", "open", "close", "hours", "öffnungszeit", "geöffnet", "offen"}},
 		{asksStatus, []string{
@@ -107,6 +115,12 @@ func orderNumber(text string, data map[string]any) string {
 func (s *shop) reply(q question, mem memory, now time.Time) ([]said, memory) {
 	say := phrasesFor(q.locale)
 	what := q.intent()
+	if _, ok := q.data["delivery_address"]; what == unclear && (ok || mem.pending == changesAddress) {
+		what = changesAddress
+	}
+	if what == asksAddress || what == changesAddress {
+		return s.replyAddress(q, what, mem, say)
+	}
 	if what == unclear && q.number != "" {
 		if what = mem.pending; what == "" {
 			what = asksStatus
@@ -121,13 +135,17 @@ func (s *shop) reply(q question, mem memory, now time.Time) ([]said, memory) {
 	switch what {
 	case asksStatus:
 		if mem.order == "" {
-			mem.order = demoOrder
+			own, refusal := s.latest(q.who, say, now)
+			if refusal != "" {
+				return one(refusal, nil)
+			}
+			mem.order = own
 		}
 		o, ok := s.order(mem.order, now)
 		if !ok {
 			return one(fmt.Sprintf(say.unknownOrder, mem.order), nil)
 		}
-		return one(s.describe(o, q, say), s.details(o))
+		return one(s.describe(o, q, say), s.details(o, q.who))
 	case asksCancel:
 		if mem.order == "" {
 			mem.pending = asksCancel
@@ -137,10 +155,12 @@ func (s *shop) reply(q question, mem memory, now time.Time) ([]said, memory) {
 		switch {
 		case !ok:
 			return one(fmt.Sprintf(say.unknownOrder, mem.order), nil)
+		case o.Stage == Cooking && q.who.owns(o) && q.who.may(scopeWrite):
+			return one(fmt.Sprintf(say.cancelKitchen, o.Number), s.details(o, q.who))
 		case o.Stage == Cooking:
-			return one(fmt.Sprintf(say.cancelCall, o.Number), s.details(o))
+			return one(fmt.Sprintf(say.cancelCall, o.Number), s.details(o, q.who))
 		default:
-			return one(fmt.Sprintf(say.cancelTooLate, o.Number, say.stage[o.Stage]), s.details(o))
+			return one(fmt.Sprintf(say.cancelTooLate, o.Number, say.stage[o.Stage]), s.details(o, q.who))
 		}
 	case asksAllergens:
 		return one(s.allergens(q, say), map[string]any{"dishes": s.menuData()})
@@ -171,36 +191,42 @@ func (s *shop) clock(at time.Time, q question) string {
 	return at.In(zone).Format("15:04")
 }
 
+// describe says how far an order is. What is in it and who brings it is for its owner.
 func (s *shop) describe(o Order, q question, say phrases) string {
 	at := s.clock(o.Due, q)
 	if !q.human {
 		return fmt.Sprintf(say.statusShort, o.Number, say.stage[o.Stage], at)
 	}
-	text := fmt.Sprintf(say.statusLong, o.Number, o.Summary(), say.stage[o.Stage])
+	own := q.who.owns(o)
+	text := fmt.Sprintf(say.status, o.Number, say.stage[o.Stage])
+	if own {
+		text = fmt.Sprintf(say.statusLong, o.Number, o.Summary(), say.stage[o.Stage])
+	}
 	switch {
 	case o.Stage == Delivered:
 		return text + " " + fmt.Sprintf(say.arrived, at)
-	case o.Rider != "":
+	case own && o.Rider != "":
 		return text + " " + fmt.Sprintf(say.withRider, o.Rider, at)
 	default:
 		return text + " " + fmt.Sprintf(say.due, at)
 	}
 }
 
-func (s *shop) details(o Order) map[string]any {
-	items := make([]map[string]any, len(o.Items))
-	for i, it := range o.Items {
-		items[i] = map[string]any{"name": it.Dish.Name, "count": it.Count, "price_cents": it.Dish.Cents}
+func (s *shop) details(o Order, who asker) map[string]any {
+	order := map[string]any{
+		"number":    o.Number,
+		"status":    string(o.Stage),
+		"placed_at": o.Placed.UTC().Format(time.RFC3339),
+		"due_at":    o.Due.UTC().Format(time.RFC3339),
 	}
-	return map[string]any{"order": map[string]any{
-		"number":      o.Number,
-		"status":      string(o.Stage),
-		"placed_at":   o.Placed.UTC().Format(time.RFC3339),
-		"due_at":      o.Due.UTC().Format(time.RFC3339),
-		"items":       items,
-		"total_cents": o.Total(),
-		"currency":    "EUR",
-	}}
+	if who.owns(o) {
+		items := make([]map[string]any, len(o.Items))
+		for i, it := range o.Items {
+			items[i] = map[string]any{"name": it.Dish.Name, "count": it.Count, "price_cents": it.Dish.Cents}
+		}
+		order["items"], order["total_cents"], order["currency"] = items, o.Total(), "EUR"
+	}
+	return map[string]any{"order": order}
 }
 
 func (s *shop) menuData() []map[string]any {

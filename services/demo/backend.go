@@ -3,21 +3,12 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"mime"
 	"net/http"
 	"sync"
-	"sync/atomic"
-	"time"
-
-	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 )
 
 const (
-	maxWebhook  = 512 << 10
 	keptAnswers = 10000
 	keptTalks   = 10000
 )
@@ -25,33 +16,21 @@ const (
 // A Backend is the shop's own agent: it takes signed webhooks and answers them from
 // the order book. The same webhook-id always gets the same answer.
 type Backend struct {
-	shop   *shop
-	now    func() time.Time
-	log    *slog.Logger
-	secret atomic.Pointer[webhook.Secret]
+	mail *mailbox
+	shop *shop
 
 	mu      sync.Mutex
 	answers *recent[[]byte]
 	talks   *recent[memory]
 }
 
-// NewBackend makes a backend that refuses everything until SetSecret was called.
-func NewBackend(now func() time.Time, log *slog.Logger) *Backend {
+// newBackend makes a backend that refuses everything as long as its mailbox does.
+func newBackend(mail *mailbox, shop *shop) *Backend {
 	return &Backend{
-		shop: newShop(), now: now, log: log,
+		mail: mail, shop: shop,
 		answers: newRecent[[]byte](keptAnswers),
 		talks:   newRecent[memory](keptTalks),
 	}
-}
-
-// SetSecret sets the whsec_ secret that webhooks have to be signed with.
-func (b *Backend) SetSecret(text string) error {
-	secret, err := webhook.ParseSecret(text)
-	if err != nil {
-		return fmt.Errorf("webhook secret: %w", err)
-	}
-	b.secret.Store(&secret)
-	return nil
 }
 
 // delivery is the part of a webhook that the shop uses.
@@ -70,48 +49,21 @@ type delivery struct {
 			Locale   string `json:"locale"`
 			TimeZone string `json:"time_zone"`
 		} `json:"context"`
+		Session struct {
+			SignedIn bool     `json:"signed_in"`
+			Account  string   `json:"account"`
+			Scopes   []string `json:"scopes"`
+		} `json:"session"`
 	} `json:"data"`
 }
 
 // ServeHTTP takes one webhook.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed")
+	id, body, ok := b.mail.receive(w, r)
+	if !ok {
 		return
 	}
-	secret := b.secret.Load()
-	if secret == nil {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "starting")
-		return
-	}
-	if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "unsupported_media_type")
-		return
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxWebhook))
-	if err != nil {
-		status := http.StatusBadRequest
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		refuse(w, status, "unreadable_body")
-		return
-	}
-	headers := webhook.Headers{
-		ID:        r.Header.Get(webhook.HeaderID),
-		Timestamp: r.Header.Get(webhook.HeaderTimestamp),
-		Signature: r.Header.Get(webhook.HeaderSignature),
-	}
-	// Nothing of the body is looked at before its signature is found to be good.
-	if err := webhook.Verify(headers, body, b.now(), *secret); err != nil {
-		b.log.WarnContext(r.Context(), "webhook refused", "webhook_id", headers.ID, "error", err)
-		refuse(w, http.StatusUnauthorized, "invalid_signature")
-		return
-	}
-	answer, err := b.answer(headers.ID, body)
+	answer, err := b.answer(id, body)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_body")
 		return
@@ -141,9 +93,10 @@ func (b *Backend) answer(id string, body []byte) ([]byte, error) {
 			text: m.Text, data: m.Data, human: m.Sender == "human",
 			locale: d.Data.Context.Locale, zone: d.Data.Context.TimeZone,
 			number: orderNumber(m.Text, m.Data),
+			who:    asker{signedIn: d.Data.Session.SignedIn, account: d.Data.Session.Account, scopes: d.Data.Session.Scopes},
 		}
 		mem, _ := b.talks.get(d.Data.Conversation.ID)
-		messages, mem := b.shop.reply(q, mem, b.now())
+		messages, mem := b.shop.reply(q, mem, b.mail.now())
 		b.talks.put(d.Data.Conversation.ID, mem)
 		raw, err := json.Marshal(map[string]any{"messages": messages})
 		if err != nil {
@@ -153,12 +106,6 @@ func (b *Backend) answer(id string, body []byte) ([]byte, error) {
 	}
 	b.answers.put(id, answer)
 	return answer, nil
-}
-
-func refuse(w http.ResponseWriter, status int, code string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, "{\"error\":%q}\n", code)
 }
 
 // recent is a map that forgets its oldest entries beyond size.

@@ -27,15 +27,33 @@ func testSecret(t *testing.T) webhook.Secret {
 	return s
 }
 
+func testMailbox(t *testing.T) *mailbox {
+	t.Helper()
+	m := &mailbox{now: noon, log: quiet()}
+	require.NoError(t, m.setSecret(testSecret(t).Reveal()))
+	return m
+}
+
 func testBackend(t *testing.T) *Backend {
 	t.Helper()
-	b := NewBackend(noon, quiet())
-	require.NoError(t, b.SetSecret(testSecret(t).Reveal()))
-	return b
+	return newBackend(testMailbox(t), newShop())
+}
+
+// signedOut and signedIn are the session of a webhook.
+func signedOut() map[string]any {
+	return map[string]any{"id": "ses_1", "signed_in": false, "account": nil, "scopes": []string{}}
+}
+
+func signedIn(account string, scopes ...string) map[string]any {
+	return map[string]any{"id": "ses_1", "signed_in": true, "account": account, "scopes": scopes}
 }
 
 // message is a webhook body as the contract says, for one conversation.
 func message(text, sender string, context map[string]any) []byte {
+	return messageIn(signedOut(), text, sender, context)
+}
+
+func messageIn(session map[string]any, text, sender string, context map[string]any) []byte {
 	raw, _ := json.Marshal(map[string]any{
 		"type": "conversation.message", "timestamp": noon().Format(time.RFC3339),
 		"data": map[string]any{
@@ -44,7 +62,7 @@ func message(text, sender string, context map[string]any) []byte {
 			"sequence":     1,
 			"message":      map[string]any{"id": "msg_1", "sender": sender, "text": text, "data": map[string]any{}},
 			"context":      context,
-			"session":      map[string]any{"id": "ses_1", "signed_in": false, "account": nil, "scopes": []string{}},
+			"session":      session,
 			"expected":     map[string]any{"reply": true, "reply_by": noon().Add(time.Minute).Format(time.RFC3339)},
 		},
 	})
@@ -63,7 +81,7 @@ func signedRequest(t *testing.T, id string, at time.Time, body []byte) *http.Req
 	return r
 }
 
-func post(b *Backend, r *http.Request) *httptest.ResponseRecorder {
+func post(b http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	b.ServeHTTP(w, r)
 	return w
@@ -72,7 +90,12 @@ func post(b *Backend, r *http.Request) *httptest.ResponseRecorder {
 // ask sends one message and returns the shop's first answer.
 func ask(t *testing.T, b *Backend, id, text, sender string, context map[string]any) said {
 	t.Helper()
-	w := post(b, signedRequest(t, id, noon(), message(text, sender, context)))
+	return askIn(t, b, signedOut(), id, text, sender, context)
+}
+
+func askIn(t *testing.T, b *Backend, session map[string]any, id, text, sender string, context map[string]any) said {
+	t.Helper()
+	w := post(b, signedRequest(t, id, noon(), messageIn(session, text, sender, context)))
 	require.Equal(t, http.StatusOK, w.Code)
 	answer, err := webhook.ParseAnswer(w.Code, w.Header().Get("Content-Type"), w.Body.Bytes())
 	require.NoError(t, err, "the relay takes the answer")
@@ -85,15 +108,18 @@ func ask(t *testing.T, b *Backend, id, text, sender string, context map[string]a
 }
 
 func TestBackend_AnswersWhereTheOrderIs(t *testing.T) {
-	got := ask(t, testBackend(t), "msg_1", "Where is my order?", "human", nil)
+	got := askIn(t, testBackend(t), signedIn(mia, scopeRead), "msg_1", "Where is my order?", "human", nil)
 	require.Contains(t, got.Text, "1042")
 	require.Contains(t, got.Text, "on its way")
+	require.Contains(t, got.Text, "Tonkotsu Ramen")
+	require.Contains(t, got.Text, "Mika")
 	require.Contains(t, got.Text, "13:15", "in the shop's zone")
 	order, ok := got.Data["order"].(map[string]any)
 	require.True(t, ok)
 	require.Equal(t, "1042", order["number"])
 	require.Equal(t, "on_its_way", order["status"])
 	require.Equal(t, "2026-11-02T12:15:00Z", order["due_at"])
+	require.InDelta(t, 3170, order["total_cents"], 0)
 }
 
 func TestBackend_RefusesWhatIsNotSigned(t *testing.T) {
@@ -128,9 +154,9 @@ func TestBackend_ToleratesFiveMinutes(t *testing.T) {
 
 func TestBackend_SameWebhookIDSameAnswer(t *testing.T) {
 	b := testBackend(t)
-	first := ask(t, b, "msg_1", "Where is my order?", "human", nil)
+	first := ask(t, b, "msg_1", "Where is order 1042?", "human", nil)
 	ask(t, b, "msg_2", "And order 1043?", "human", nil)
-	again := ask(t, b, "msg_1", "Where is my order?", "human", nil)
+	again := ask(t, b, "msg_1", "Where is order 1042?", "human", nil)
 	require.Equal(t, first, again)
 	third := ask(t, b, "msg_3", "When does it arrive?", "human", nil)
 	require.Contains(t, third.Text, "1043", "a repeat does not change what the conversation is about")
@@ -149,10 +175,10 @@ func TestBackend_RefusesBadRequests(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
 	require.Equal(t, http.MethodPost, w.Header().Get("Allow"))
 
-	w = post(NewBackend(noon, quiet()), signedRequest(t, "msg_1", noon(), message("x", "human", nil)))
+	w = post(newBackend(&mailbox{now: noon, log: quiet()}, newShop()), signedRequest(t, "msg_1", noon(), message("x", "human", nil)))
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
-	require.Error(t, NewBackend(noon, quiet()).SetSecret("whsec_???"))
+	require.Error(t, (&mailbox{}).setSecret("whsec_???"))
 }
 
 func TestBackend_NothingToSay(t *testing.T) {
@@ -171,7 +197,7 @@ func TestBackend_Answers(t *testing.T) {
 		{"allergens in the mochi", "Mochi has none"},
 		{"Is there anything vegan or gluten free?", "Without wheat: Rice Noodle Bowl, Miso Soup, Mochi"},
 		{"When do you open?", "11:30 to 22:30"},
-		{"status of #1043 please", "order 1043"},
+		{"status of #1043 please", "Order 1043 is in the wok"},
 		{"Order 1041?", "handed over at"},
 		{"Where is order 9999?", "can't find an order 9999"},
 		{"Cancel my order", "Which order"},
@@ -198,10 +224,10 @@ func TestBackend_RemembersTheConversation(t *testing.T) {
 
 func TestBackend_UsesTheContext(t *testing.T) {
 	german := map[string]any{"locale": "de-AT", "time_zone": "America/New_York"}
-	got := ask(t, testBackend(t), "1", "Wo ist meine Bestellung?", "human", german)
+	got := ask(t, testBackend(t), "1", "Wo ist Bestellung 1042?", "human", german)
 	require.Contains(t, got.Text, "unterwegs")
 	require.Contains(t, got.Text, "07:15")
-	short := ask(t, testBackend(t), "1", "Where is my order?", "agent", map[string]any{"time_zone": "Not/AZone"})
+	short := ask(t, testBackend(t), "1", "Where is order 1042?", "agent", map[string]any{"time_zone": "Not/AZone"})
 	require.Equal(t, "Order 1042 is on its way, due 13:15.", short.Text, "between two agents: short, details in data")
 }
 
@@ -229,7 +255,7 @@ func FuzzBackendAnswer(f *testing.F) {
 	f.Add(message("Where is my order?", "human", map[string]any{"locale": "de"}))
 	f.Add([]byte(`{"type":"conversation.message","data":{"message":{"text":"cancel 1043","data":{"order":7}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b := NewBackend(noon, quiet())
+		b := newBackend(&mailbox{now: noon, log: quiet()}, newShop())
 		answer, err := b.answer("msg_1", body)
 		if err != nil {
 			return

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,7 +10,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/poppyfield/poppyfield/services/demo/identity"
+)
+
+const (
+	backendPath     = "/agent"
+	credentialsPath = "/agent/credentials"
 )
 
 // Config is what the shop is run with.
@@ -25,44 +34,109 @@ type Config struct {
 
 	// Domain is the shop's own, without port.
 	Domain string
+	// AccountsDomain is the name of the shop's identity provider, without port.
+	AccountsDomain string
 	// BackendURL is where webhooks are to be sent; empty means https://{Domain}/agent.
 	BackendURL string
-	// Listener takes plain TCP connections for Domain; the shop closes it.
+	// Listener takes plain TCP connections for both names; the shop closes it.
 	Listener net.Listener
-	// TLS has the certificate for Domain.
+	// TLS has certificates for both names.
 	TLS *tls.Config
 
-	// DataDir keeps the backend secret and the API key.
+	// DataDir keeps the backend secret, the API key, and the identity provider's key and client.
 	DataDir string
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
-// A Shop is the running demo: website and agent backend on one listener.
+// A Shop is the running demo: website, agent backend and identity provider on one listener.
 type Shop struct {
 	server *http.Server
 	failed chan error
 	result Result
 }
 
-// Start serves the website and the agent backend, then onboards the Company, and
-// returns when it can be talked to. Shutdown ends it.
-func Start(ctx context.Context, cfg Config) (*Shop, error) {
-	if cfg.BackendURL == "" {
-		cfg.BackendURL = "https://" + cfg.Domain + "/agent"
-	}
-	site, err := NewWebsite(cfg.Domain, cfg.Now)
+// parts are what the shop serves.
+type parts struct {
+	mail     *mailbox
+	site     *Website
+	agent    *Backend
+	check    *CredentialCheck
+	accounts *identity.Provider
+	account  *account
+	// upstream is the client that Poppyfield signs customers in as.
+	upstream identity.Client
+}
+
+func newParts(cfg Config) (*parts, error) {
+	issuer := cfg.origin(cfg.AccountsDomain)
+	customers := identity.Demo()
+	accounts, err := identity.New(identity.Config{Issuer: issuer, Accounts: customers, Keep: cfg.keep, Now: cfg.Now})
 	if err != nil {
 		return nil, err
 	}
-	agent := NewBackend(cfg.Now, cfg.Log)
+	upstream, err := accounts.Client("poppyfield")
+	if err != nil {
+		return nil, err
+	}
+	shop := newShop()
+	site, err := newWebsite(cfg.Domain, shop, cfg.Now)
+	if err != nil {
+		return nil, err
+	}
+	// Both ends of this client are in this process.
+	own := identity.Client{ID: "website", Secret: rand.Text(), RedirectURIs: []string{cfg.origin(cfg.Domain) + callbackPath}}
+	accounts.Register(own)
+	mail := &mailbox{now: cfg.Now, log: cfg.Log}
+	return &parts{
+		mail: mail, site: site, agent: newBackend(mail, shop), check: newCredentialCheck(mail, customers),
+		accounts: accounts, account: newAccount(site, issuer, own, newHTTPClient(cfg.Roots, cfg.Hosts), cfg.Log), upstream: upstream,
+	}, nil
+}
+
+// handler serves the identity provider on its own name and the website on any other.
+func (p *parts) handler(cfg Config) http.Handler {
 	mux := http.NewServeMux()
-	site.Mount(mux)
-	mux.Handle("/agent", agent)
+	p.site.Mount(mux)
+	p.account.mount(mux)
+	mux.Handle(backendPath, p.agent)
+	mux.Handle(credentialsPath, p.check)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			name = r.Host
+		}
+		if strings.EqualFold(name, cfg.AccountsDomain) {
+			p.accounts.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// origin is where browsers reach a name of the shop.
+func (cfg Config) origin(name string) string {
+	_, port, err := net.SplitHostPort(cfg.Listener.Addr().String())
+	if err != nil || port == "443" {
+		return "https://" + name
+	}
+	return "https://" + net.JoinHostPort(name, port)
+}
+
+// Start serves the website, the agent backend and the identity provider, then onboards
+// the Company, and returns when it can be talked to. Shutdown ends it.
+func Start(ctx context.Context, cfg Config) (*Shop, error) {
+	if cfg.BackendURL == "" {
+		cfg.BackendURL = "https://" + cfg.Domain + backendPath
+	}
+	p, err := newParts(cfg)
+	if err != nil {
+		return nil, errors.Join(err, cfg.Listener.Close())
+	}
 	s := &Shop{
 		failed: make(chan error, 1),
 		server: &http.Server{
-			Handler:           mux,
+			Handler:           p.handler(cfg),
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       15 * time.Second,
 			WriteTimeout:      15 * time.Second,
@@ -78,10 +152,11 @@ func Start(ctx context.Context, cfg Config) (*Shop, error) {
 		}
 		s.failed <- err
 	}()
-	s.result, err = Setup(ctx, cfg, site.SetTarget, agent.SetSecret)
+	s.result, err = setup(ctx, cfg, p)
 	if err != nil {
 		return nil, errors.Join(err, s.server.Close())
 	}
+	p.account.setLink(agentsLinks(cfg, s.result))
 	cfg.Log.InfoContext(ctx, "demo Company is ready", "company", s.result.Company, "domain", s.result.Domain, "issuer", s.result.Issuer)
 	return s, nil
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,6 +24,7 @@ type Result struct {
 	Company        string // companies/cmp_…
 	Issuer         string // https origin that identifies the Company (Poppy 3.2)
 	Domain         string
+	Accounts       string // issuer of the shop's own identity provider
 	RedirectTarget string // where poppy.json is hosted
 	APIKey         string // the Company's own key to the admin API
 	BackendSecret  string // whsec_…
@@ -54,8 +53,12 @@ type (
 		Detail string `json:"detail"`
 	}
 	discoverySettings struct {
-		OrganizationName     string `json:"organization_name"`
-		ConversationsEnabled bool   `json:"conversations_enabled"`
+		OrganizationName     string            `json:"organization_name"`
+		ConversationsEnabled bool              `json:"conversations_enabled"`
+		CustomScopes         map[string]string `json:"custom_scopes"`
+		DirectScopes         []string          `json:"direct_scopes"`
+		DeviceScopes         []string          `json:"device_scopes"`
+		MediatedScopes       []string          `json:"mediated_scopes"`
 	}
 	backend struct {
 		URL   string `json:"url"`
@@ -76,22 +79,21 @@ type (
 // onboarding brings the Company to where it should be, whatever was there before: each
 // step looks first and changes only what differs.
 type onboarding struct {
-	cfg      Config
-	api      *adminClient
-	redirect func(target string) // told as soon as the redirect target is known
-	secret   func(secret string) error
-	result   Result
+	cfg    Config
+	api    *adminClient
+	parts  *parts // told what they need as soon as it is known
+	result Result
 }
 
-// Setup onboards the shop through the public admin API. It may be run again at any
+// setup onboards the shop through the public admin API. It may be run again at any
 // time. The website has to be up, since the check of the domain looks at its redirect.
-func Setup(ctx context.Context, cfg Config, redirect func(target string), secret func(string) error) (Result, error) {
+func setup(ctx context.Context, cfg Config, p *parts) (Result, error) {
 	o := &onboarding{
-		cfg: cfg, redirect: redirect, secret: secret,
+		cfg: cfg, parts: p,
 		api: &adminClient{origin: strings.TrimSuffix(cfg.APIOrigin, "/"), key: cfg.OperatorKey, http: newHTTPClient(cfg.Roots, cfg.Hosts)},
 	}
 	defer o.api.http.CloseIdleConnections()
-	o.result.Domain = cfg.Domain
+	o.result.Domain, o.result.Accounts = cfg.Domain, cfg.origin(cfg.AccountsDomain)
 	state := ""
 	var dom domain
 	for _, step := range []struct {
@@ -100,9 +102,11 @@ func Setup(ctx context.Context, cfg Config, redirect func(target string), secret
 	}{
 		{"company", func() (err error) { state, err = o.company(ctx); return err }},
 		{"domain", func() (err error) { dom, err = o.domain(ctx); return err }},
-		{"discovery settings", func() error { return o.settings(ctx) }},
 		{"backend", func() error { return o.backend(ctx) }},
 		{"backend secret", func() error { return o.backendSecret(ctx) }},
+		{"sign-in", func() error { return o.signIn(ctx) }},
+		{"page design", func() error { return o.design(ctx) }},
+		{"discovery settings", func() error { return o.settings(ctx) }},
 		{"publish", func() error { return o.publish(ctx, state) }},
 		{"API key", func() error { return o.apiKey(ctx) }},
 		{"domain check", func() error { return o.verify(ctx, dom) }},
@@ -165,22 +169,22 @@ func (o *onboarding) domain(ctx context.Context) (domain, error) {
 		}
 	}
 	o.result.RedirectTarget = dom.RedirectTarget
-	o.redirect(dom.RedirectTarget)
+	o.parts.site.SetTarget(dom.RedirectTarget)
 	return dom, nil
 }
 
 func (o *onboarding) settings(ctx context.Context) error {
 	at := "/v1/" + o.result.Company + "/discoverySettings"
-	want := discoverySettings{OrganizationName: displayName, ConversationsEnabled: true}
+	want := wantedSettings()
 	var have discoverySettings
 	if err := o.api.call(ctx, http.MethodGet, at, nil, nil, &have); err != nil {
 		return err
 	}
-	if have == want {
+	if have.same(want) {
 		return nil
 	}
 	query := requestID()
-	query.Set("update_mask", "organization_name,conversations_enabled")
+	query.Set("update_mask", "organization_name,conversations_enabled,custom_scopes,direct_scopes,device_scopes,mediated_scopes")
 	return o.api.call(ctx, http.MethodPatch, at, query, want, nil)
 }
 
@@ -221,7 +225,7 @@ func (o *onboarding) backendSecret(ctx context.Context) error {
 		for _, s := range page.Secrets {
 			if s.Kind == "SECRET_KIND_HMAC" && s.ExpireTime == "" && s.Prefix != "" && strings.HasPrefix(kept, s.Prefix) {
 				o.result.BackendSecret = kept
-				return o.secret(kept)
+				return o.parts.mail.setSecret(kept)
 			}
 		}
 	}
@@ -235,7 +239,7 @@ func (o *onboarding) backendSecret(ctx context.Context) error {
 		return err
 	}
 	o.result.BackendSecret = made.Secret
-	return o.secret(made.Secret)
+	return o.parts.mail.setSecret(made.Secret)
 }
 
 func (o *onboarding) publish(ctx context.Context, state string) error {
@@ -308,36 +312,4 @@ func (o *onboarding) verify(ctx context.Context, dom domain) error {
 
 func requestBody(v url.Values) map[string]any {
 	return map[string]any{"request_id": v.Get("request_id")}
-}
-
-// readPrivate returns "" for a file that isn't there.
-func readPrivate(file string) (string, error) {
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", filepath.Base(file), err)
-	}
-	return strings.TrimSpace(string(raw)), nil
-}
-
-// writePrivate writes a file that only its owner may read; it is there whole or not at all.
-func writePrivate(file, content string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".tmp-*") // CreateTemp makes it 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.WriteString(content + "\n")
-	err = errors.Join(err, tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
 }

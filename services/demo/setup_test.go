@@ -25,6 +25,8 @@ import (
 
 const (
 	testDomain   = "noodle-bar.localhost"
+	testAccounts = "accounts.noodle-bar.localhost"
+	testCallback = "https://noodle-bar.hosted.example/oauth/callback"
 	testTarget   = "https://noodle-bar.hosted.example/poppy/noodle-bar.localhost/poppy.json"
 	operatorsKey = "pfk_operator"
 )
@@ -39,6 +41,10 @@ type fakeAdmin struct {
 	dom     domain
 	set     discoverySettings
 	back    backend
+	connect signInConnection
+	clients []string // secrets of the OIDC client that were stored
+	pages   pageDesign
+	linked  []string // accounts that a link was made for
 	secret  string
 	key     string
 	writes  []string
@@ -79,6 +85,17 @@ func (a *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case call == "GET /v1/me" && key == a.key && key != "":
 		answer(map[string]any{"company": "companies/cmp_1"})
+	case call == "POST "+c+"/connectedAgents:createLink" && key == a.key && key != "":
+		var in struct {
+			Account string `json:"account"`
+			Embed   bool   `json:"embed"`
+		}
+		read(&in)
+		if !in.Embed {
+			a.t.Error("the link is to be embedded")
+		}
+		a.linked = append(a.linked, in.Account)
+		answer(map[string]any{"url": "https://noodle-bar.hosted.example/account/agents?link=x", "expire_time": "2026-11-02T12:17:00Z"})
 	case key != operatorsKey:
 		w.WriteHeader(http.StatusUnauthorized)
 		answer(map[string]any{"reason": "UNAUTHENTICATED"})
@@ -115,8 +132,26 @@ func (a *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case call == "GET "+c+"/discoverySettings":
 		answer(a.set)
 	case call == "PATCH "+c+"/discoverySettings":
+		a.set = discoverySettings{}
 		read(&a.set)
 		answer(a.set)
+	case call == "GET "+c+"/signInConnection":
+		a.connect.OIDC.CallbackURL = testCallback
+		answer(a.connect)
+	case call == "PATCH "+c+"/signInConnection":
+		a.connect = signInConnection{}
+		read(&a.connect)
+		if a.connect.OIDC.ClientSecret != "" {
+			a.clients = append(a.clients, a.connect.OIDC.ClientSecret)
+		}
+		a.connect.OIDC.ClientSecret, a.connect.OIDC.HasClientSecret, a.connect.OIDC.CallbackURL = "", true, testCallback
+		answer(a.connect)
+	case call == "GET "+c+"/pageDesign":
+		answer(a.pages)
+	case call == "PATCH "+c+"/pageDesign":
+		a.pages = pageDesign{}
+		read(&a.pages)
+		answer(a.pages)
 	case call == "GET "+c+"/backend":
 		answer(a.back)
 	case call == "PATCH "+c+"/backend":
@@ -167,8 +202,12 @@ func shopConfig(t *testing.T, a *fakeAdmin, dir string) Config {
 	}
 	return Config{
 		APIOrigin: "https://example.com/", OperatorKey: operatorsKey, Roots: roots,
-		Hosts:  map[string]string{"example.com": a.server.Listener.Addr().String()},
-		Domain: testDomain, Listener: ln, TLS: ca.ServerConfig(func(name string) bool { return name == testDomain }),
+		Hosts: map[string]string{
+			"example.com": a.server.Listener.Addr().String(),
+			testDomain:    ln.Addr().String(), testAccounts: ln.Addr().String(),
+		},
+		Domain: testDomain, AccountsDomain: testAccounts, Listener: ln,
+		TLS:     ca.ServerConfig(func(name string) bool { return name == testDomain || name == testAccounts }),
 		DataDir: dir, Now: time.Now, Log: quiet(),
 	}
 }
@@ -189,17 +228,36 @@ func stopShop(t *testing.T, s *Shop) {
 
 func TestStart_OnboardsTheCompany(t *testing.T) {
 	a, dir := newFakeAdmin(t), t.TempDir()
-	s := startShop(t, shopConfig(t, a, dir))
+	cfg := shopConfig(t, a, dir)
+	s := startShop(t, cfg)
 	defer stopShop(t, s)
 	require.Equal(t, Result{
-		Company: "companies/cmp_1", Issuer: "https://noodle-bar.hosted.example", Domain: testDomain,
+		Company: "companies/cmp_1", Issuer: "https://noodle-bar.hosted.example", Domain: testDomain, Accounts: cfg.origin(testAccounts),
 		RedirectTarget: testTarget, APIKey: a.key, BackendSecret: a.secret,
 	}, s.Result())
 	require.Equal(t, "COMPANY_STATE_ACTIVE", a.company.State)
 	require.Equal(t, "DOMAIN_STATE_VERIFIED", a.dom.State)
 	require.Equal(t, "https://noodle-bar.localhost/agent", a.back.URL)
-	require.Equal(t, discoverySettings{OrganizationName: displayName, ConversationsEnabled: true}, a.set)
-	for _, name := range []string{secretFile, keyFile} {
+	all := []string{"poppy:read", "poppy:write", "addresses"}
+	require.Equal(t, discoverySettings{
+		OrganizationName: displayName, ConversationsEnabled: true,
+		CustomScopes: map[string]string{"addresses": "See and change your delivery addresses"},
+		DirectScopes: all, DeviceScopes: all, MediatedScopes: []string{"poppy:read"},
+	}, a.set)
+	require.Equal(t, "SIGN_IN_METHOD_OIDC", a.connect.Method)
+	require.Equal(t, cfg.origin(testAccounts), a.connect.OIDC.Issuer)
+	require.Len(t, a.clients, 1)
+	require.Equal(t, credentialCheck{
+		URL:    "https://noodle-bar.localhost/agent/credentials",
+		Fields: []credentialField{{Name: "email", Label: "E-mail"}, {Name: "password", Label: "Password", Secret: true}},
+	}, a.connect.CredentialCheck)
+	require.Equal(t, "#a83f12", a.pages.AccentColor)
+	require.Len(t, a.pages.Welcome, 5)
+	for _, scope := range all {
+		require.Len(t, a.pages.ScopeTexts[scope].Texts, 5)
+	}
+	require.NotEmpty(t, a.pages.Logo)
+	for _, name := range []string{secretFile, keyFile, "client-poppyfield", "signing-key"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
@@ -211,10 +269,27 @@ func TestStart_AgainChangesNothing(t *testing.T) {
 	first := startShop(t, shopConfig(t, a, dir))
 	stopShop(t, first)
 	a.writes = nil
-	second := startShop(t, shopConfig(t, a, dir))
+	cfg := shopConfig(t, a, dir)
+	// The identity provider's port is part of its issuer.
+	a.connect.OIDC.Issuer = cfg.origin(testAccounts)
+	second := startShop(t, cfg)
 	defer stopShop(t, second)
-	require.Equal(t, first.Result(), second.Result())
+	want := first.Result()
+	want.Accounts = cfg.origin(testAccounts)
+	require.Equal(t, want, second.Result())
 	require.Empty(t, a.writes)
+}
+
+func TestStart_StoresTheClientSecretAgainWhenItIsAnother(t *testing.T) {
+	a, dir := newFakeAdmin(t), t.TempDir()
+	stopShop(t, startShop(t, shopConfig(t, a, dir)))
+	require.NoError(t, os.Remove(filepath.Join(dir, "client-poppyfield")))
+	cfg := shopConfig(t, a, dir)
+	a.connect.OIDC.Issuer, a.writes = cfg.origin(testAccounts), nil
+	stopShop(t, startShop(t, cfg))
+	require.Equal(t, []string{"PATCH /v1/companies/cmp_1/signInConnection"}, a.writes)
+	require.Len(t, a.clients, 2)
+	require.NotEqual(t, a.clients[0], a.clients[1])
 }
 
 func TestStart_RepairsWhatDiffers(t *testing.T) {
@@ -222,13 +297,16 @@ func TestStart_RepairsWhatDiffers(t *testing.T) {
 	stopShop(t, startShop(t, shopConfig(t, a, dir)))
 	a.back.State, a.set.ConversationsEnabled, a.key = "BACKEND_STATE_DISABLED", false, "pfk_revoked"
 	require.NoError(t, os.Remove(filepath.Join(dir, secretFile)))
-	a.writes = nil
-	s := startShop(t, shopConfig(t, a, dir))
+	cfg := shopConfig(t, a, dir)
+	a.connect.Method, a.pages.AccentColor, a.writes = "SIGN_IN_METHOD_TEST_ACCOUNTS", "#000000", nil
+	s := startShop(t, cfg)
 	defer stopShop(t, s)
 	require.Equal(t, []string{
-		"PATCH /v1/companies/cmp_1/discoverySettings",
 		"POST /v1/companies/cmp_1/backend:enable",
 		"POST /v1/companies/cmp_1/backend:rotateSecret",
+		"PATCH /v1/companies/cmp_1/signInConnection",
+		"PATCH /v1/companies/cmp_1/pageDesign",
+		"PATCH /v1/companies/cmp_1/discoverySettings",
 		"POST /v1/companies/cmp_1/apiKeys",
 	}, a.writes)
 	require.Equal(t, a.key, s.Result().APIKey)
@@ -278,7 +356,7 @@ func TestRun_EndsWithItsContext(t *testing.T) {
 }
 
 func TestWebsite_Pages(t *testing.T) {
-	site, err := NewWebsite(testDomain, noon)
+	site, err := newWebsite(testDomain, newShop(), noon)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	site.Mount(mux)

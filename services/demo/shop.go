@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -47,6 +48,8 @@ type Order struct {
 	Placed time.Time
 	Due    time.Time // when it arrives, or arrived
 	Rider  string
+	// Account is whose order it is.
+	Account string
 }
 
 // Total is the sum of the order in cents.
@@ -70,14 +73,19 @@ func (o Order) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// demoOrder is the order that is shown to whoever asks about theirs without naming
-// one: this shop has no accounts to look it up in.
-const demoOrder = "1042"
+// The customers that have orders and an address; their accounts are the identity provider's.
+const (
+	mia = "customer-1001"
+	ken = "customer-1002"
+)
 
-// shop is the menu and the order book of the day.
+// shop is the menu, the order book of the day, and where the customers live.
 type shop struct {
 	menu []Dish
 	zone *time.Location
+
+	mu        sync.Mutex
+	addresses map[string]string // by account
 }
 
 func newShop() *shop {
@@ -85,7 +93,10 @@ func newShop() *shop {
 	if err != nil {
 		zone = time.UTC
 	}
-	return &shop{zone: zone, menu: []Dish{
+	return &shop{zone: zone, addresses: map[string]string{
+		mia: "Kastanienallee 12, 10435 Berlin",
+		ken: "Sonnenallee 64, 12045 Berlin",
+	}, menu: []Dish{
 		{Name: "Tonkotsu Ramen", Description: "Pork broth of twelve hours, chashu, soft egg, spring onion", Cents: 1390, Allergens: []string{"wheat", "egg", "soy", "sesame"}},
 		{Name: "Shoyu Ramen", Description: "Clear chicken broth with soy, bamboo, nori", Cents: 1250, Allergens: []string{"wheat", "soy"}},
 		{Name: "Miso Ramen", Description: "Miso broth, sweetcorn, tofu, pak choi", Cents: 1190, Allergens: []string{"wheat", "soy", "sesame"}, Vegetarian: true},
@@ -102,9 +113,9 @@ func (s *shop) orders(now time.Time) []Order {
 	now = now.Truncate(5 * time.Minute)
 	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
 	return []Order{
-		{Number: "1043", Stage: Cooking, Placed: at(-5), Due: at(35), Items: []Item{{1, s.menu[2]}, {1, s.menu[6]}}},
-		{Number: demoOrder, Stage: OnItsWay, Placed: at(-25), Due: at(15), Rider: "Mika", Items: []Item{{2, s.menu[0]}, {1, s.menu[5]}}},
-		{Number: "1041", Stage: Delivered, Placed: at(-95), Due: at(-55), Rider: "Jo", Items: []Item{{1, s.menu[1]}, {1, s.menu[4]}}},
+		{Number: "1043", Account: ken, Stage: Cooking, Placed: at(-5), Due: at(35), Items: []Item{{1, s.menu[2]}, {1, s.menu[6]}}},
+		{Number: "1042", Account: mia, Stage: OnItsWay, Placed: at(-25), Due: at(15), Rider: "Mika", Items: []Item{{2, s.menu[0]}, {1, s.menu[5]}}},
+		{Number: "1041", Account: mia, Stage: Delivered, Placed: at(-95), Due: at(-55), Rider: "Jo", Items: []Item{{1, s.menu[1]}, {1, s.menu[4]}}},
 	}
 }
 
@@ -115,4 +126,29 @@ func (s *shop) order(number string, now time.Time) (Order, bool) {
 		}
 	}
 	return Order{}, false
+}
+
+// ordersOf are an account's orders, the newest first.
+func (s *shop) ordersOf(account string, now time.Time) []Order {
+	var own []Order
+	for _, o := range s.orders(now) {
+		if account != "" && o.Account == account {
+			own = append(own, o)
+		}
+	}
+	return own
+}
+
+func (s *shop) address(account string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addresses[account]
+}
+
+func (s *shop) setAddress(account, address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.addresses[account]; ok {
+		s.addresses[account] = address
+	}
 }

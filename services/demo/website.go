@@ -24,8 +24,8 @@ type Website struct {
 	target atomic.Pointer[string]
 }
 
-// NewWebsite makes the site of domain; its poppy.json is not found until SetTarget was called.
-func NewWebsite(domain string, now func() time.Time) (*Website, error) {
+// newWebsite makes the site of domain; its poppy.json is not found until SetTarget was called.
+func newWebsite(domain string, shop *shop, now func() time.Time) (*Website, error) {
 	views, err := template.New("").Funcs(template.FuncMap{
 		"clock": func(t time.Time) string { return t.Format("15:04") },
 	}).ParseFS(pages, "pages/*.html")
@@ -36,7 +36,7 @@ func NewWebsite(domain string, now func() time.Time) (*Website, error) {
 	if err != nil {
 		return nil, fmt.Errorf("website style: %w", err)
 	}
-	return &Website{domain: domain, shop: newShop(), now: now, views: views, style: style}, nil
+	return &Website{domain: domain, shop: shop, now: now, views: views, style: style}, nil
 }
 
 // SetTarget sets the https URL that poppy.json redirects to.
@@ -66,28 +66,49 @@ func (s *Website) redirect(w http.ResponseWriter, r *http.Request) {
 }
 
 type view struct {
-	Domain string
-	Menu   []Dish
-	Orders []Order
+	Domain  string
+	Menu    []Dish
+	Orders  []Order
+	Account *accountView // nil when nobody is signed in
+	Failed  bool         // a sign-in did
 }
 
 func (s *Website) page(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		orders := s.shop.orders(s.now())
-		for i := range orders {
-			orders[i].Placed, orders[i].Due = orders[i].Placed.In(s.shop.zone), orders[i].Due.In(s.shop.zone)
-		}
-		var out bytes.Buffer
-		if err := s.views.ExecuteTemplate(&out, name, view{Domain: s.domain, Menu: s.shop.menu, Orders: orders}); err != nil {
-			http.Error(w, "the page could not be made", http.StatusInternalServerError)
-			return
-		}
-		h := w.Header()
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cache-Control", "no-cache")
-		_, _ = w.Write(out.Bytes())
+		s.write(w, http.StatusOK, name, view{Menu: s.shop.menu, Orders: s.local(s.shop.orders(s.now()))}, "")
 	}
+}
+
+// local puts the times of orders in the shop's zone.
+func (s *Website) local(orders []Order) []Order {
+	for i := range orders {
+		orders[i].Placed, orders[i].Due = orders[i].Placed.In(s.shop.zone), orders[i].Due.In(s.shop.zone)
+	}
+	return orders
+}
+
+// write answers with a page, which may show a frame of one other origin.
+func (s *Website) write(w http.ResponseWriter, status int, name string, v view, frame string) {
+	v.Domain = s.domain
+	var out bytes.Buffer
+	if err := s.views.ExecuteTemplate(&out, name, v); err != nil {
+		http.Error(w, "the page could not be made", http.StatusInternalServerError)
+		return
+	}
+	policy := "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+	cache := "no-cache"
+	if frame != "" {
+		policy += "; frame-src " + frame
+	}
+	if v.Account != nil {
+		cache = "no-store"
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", cache)
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes())
 }

@@ -1,6 +1,7 @@
 package discovery_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
 	poppy "github.com/poppyfield/poppyfield/internal/poppy/discovery"
@@ -75,7 +77,29 @@ type rig struct {
 	clock     *clock.Manual
 	companies adminv1.CompanyServiceClient
 	domains   adminv1.DomainServiceClient
+	setup     adminv1.SignInSetupServiceClient
 	api       directoryv1.DirectoryServiceClient
+	db        *db.DB
+	ring      *keys.Ring
+	log       *lockedBuffer // everything that was logged, whatever its level
+}
+
+// lockedBuffer takes what is logged.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 type options struct {
@@ -98,17 +122,22 @@ const caller = "test"
 
 func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
 	r := &rig{
+		db: d, log: &lockedBuffer{},
 		internet: &internet{txt: map[string]string{}, pages: map[string]*relayv1.FetchResponse{}, keys: map[string][]*relayv1.PublicKey{}},
 		clock:    clock.NewManual(time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)),
 	}
+	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	r.ring, err = keys.NewRing(1, map[byte][]byte{1: bytes.Repeat([]byte{1}, keys.RootSize)})
+	require.NoError(t, err)
 	b, err := bus.Connect(t.Context(), bus.Config{Embedded: &bus.Embedded{StoreDir: t.TempDir()}, Log: log})
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	allow := rpc.Allow{}
 	for _, name := range []string{
-		adminv1.CompanyService_ServiceDesc.ServiceName, adminv1.DomainService_ServiceDesc.ServiceName, directoryv1.DirectoryService_ServiceDesc.ServiceName,
+		adminv1.CompanyService_ServiceDesc.ServiceName, adminv1.DomainService_ServiceDesc.ServiceName,
+		adminv1.SignInSetupService_ServiceDesc.ServiceName, directoryv1.DirectoryService_ServiceDesc.ServiceName,
 		relayv1.EgressService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName,
 	} {
 		allow[name] = []string{caller}
@@ -119,7 +148,8 @@ func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r.service = discovery.New(discovery.Config{HostedDomain: "poppyfield.example", CheckEvery: time.Millisecond}, discovery.Deps{
-		DB: d, Bus: b, Egress: relayv1.NewEgressServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn), Now: r.clock.Now, Log: log,
+		DB: d, Bus: b, Egress: relayv1.NewEgressServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn),
+		Keys: r.ring, Now: r.clock.Now, Log: log,
 	})
 	r.service.Register(server)
 	relayv1.RegisterEgressServiceServer(server, r.internet)
@@ -129,6 +159,7 @@ func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	t.Cleanup(func() { server.Stop(); <-done })
 
 	r.companies, r.domains = adminv1.NewCompanyServiceClient(conn), adminv1.NewDomainServiceClient(conn)
+	r.setup = adminv1.NewSignInSetupServiceClient(conn)
 	r.api = directoryv1.NewDirectoryServiceClient(conn)
 	r.dir = directory.New(r.api, r.clock.Now)
 	if !o.silent {
@@ -151,8 +182,13 @@ func (c tenant) ctx(t testing.TB) context.Context { return tenancy.Into(t.Contex
 // setUp makes a Company that isn't published yet; issuer may be empty.
 func (r *rig) setUp(t testing.TB, slug, issuer string) tenant {
 	t.Helper()
+	return r.setUpAs(t, slug, issuer, adminv1.CompanyKind_COMPANY_KIND_LIVE)
+}
+
+func (r *rig) setUpAs(t testing.TB, slug, issuer string, kind adminv1.CompanyKind) tenant {
+	t.Helper()
 	got, err := r.companies.CreateCompany(rpc.WithActor(t.Context(), "operatorKeys/k1"), &adminv1.CreateCompanyRequest{
-		Company: &adminv1.Company{Slug: slug, DisplayName: "Noodle Bar " + slug, Issuer: issuer},
+		Company: &adminv1.Company{Slug: slug, DisplayName: "Noodle Bar " + slug, Issuer: issuer, Kind: kind},
 	})
 	require.NoError(t, err)
 	scope, err := tenancy.For(got.GetUid())

@@ -1,5 +1,6 @@
 // Package discovery is the service that knows the Companies: it keeps who they are,
-// what they publish and which domains they speak for, and serves their documents.
+// what they publish, which domains they speak for and how their Users sign in, and
+// serves their documents.
 package discovery
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -42,6 +44,7 @@ type Deps struct {
 	Bus        *bus.Bus
 	Egress     relayv1.EgressServiceClient
 	Deliveries relayv1.DeliveryServiceClient
+	Keys       *keys.Ring
 	Now        clock.Clock
 	Log        *slog.Logger
 }
@@ -66,8 +69,8 @@ func New(cfg Config, deps Deps) *Service {
 		cfg.Bounds = app.DefaultBounds()
 	}
 	s := &Service{cfg: cfg, deps: deps}
-	s.app = app.New(app.Config{HostedDomain: cfg.HostedDomain, Bounds: cfg.Bounds}, store.New(deps.DB, deps.Now), egress{deps.Egress}, deps.Now, s.changed)
-	s.docs = web.New(s.app.Documents, s.webhookKeys, deps.Now)
+	s.app = app.New(app.Config{HostedDomain: cfg.HostedDomain, Bounds: cfg.Bounds}, store.New(deps.DB, deps.Now), egress{deps.Egress}, deps.Keys, deps.Now, s.changed)
+	s.docs = web.New(web.Sources{Documents: s.app.Documents, WebhookKeys: s.webhookKeys, Logo: s.app.Logo}, deps.Now)
 	return s
 }
 
@@ -75,6 +78,7 @@ func New(cfg Config, deps Deps) *Service {
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterCompanyServiceServer(r, &rpc.Companies{App: s.app, Now: s.deps.Now})
 	adminv1.RegisterDomainServiceServer(r, &rpc.Domains{App: s.app, Now: s.deps.Now})
+	adminv1.RegisterSignInSetupServiceServer(r, &rpc.SignInSetup{App: s.app})
 	directoryv1.RegisterDirectoryServiceServer(r, &rpc.Directory{App: s.app})
 }
 
@@ -117,15 +121,15 @@ func (s *Service) webhookKeys(ctx context.Context, scope tenancy.Scope) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]webhook.PublishedKey, 0, len(got.GetKeys()))
+	published := make([]webhook.PublishedKey, 0, len(got.GetKeys()))
 	for _, k := range got.GetKeys() {
 		pub, err := webhook.ParsePublicKey(k.GetPublicKey())
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, webhook.PublishedKey{ID: k.GetId(), Key: pub})
+		published = append(published, webhook.PublishedKey{ID: k.GetId(), Key: pub})
 	}
-	return webhook.BuildKeySet(keys)
+	return webhook.BuildKeySet(published)
 }
 
 // egress looks at the Internet through relay, the only service that may.
@@ -139,7 +143,7 @@ func (e egress) Get(ctx context.Context, url string) (app.Page, error) {
 	if err != nil {
 		return app.Page{}, err
 	}
-	p := app.Page{Status: int(got.GetStatus()), ContentType: got.GetContentType(), Location: got.GetHeaders()["Location"]}
+	p := app.Page{Status: int(got.GetStatus()), ContentType: got.GetContentType(), Location: got.GetHeaders()["Location"], Body: got.GetBody()}
 	if got.GetFailure() != "" {
 		p.Failure = got.GetDetail()
 	}

@@ -33,10 +33,11 @@ import (
 
 // Names of the development installation. RFC 6761 keeps .localhost on this machine.
 const (
-	devDomain  = "poppyfield.localhost" // Companies are at {slug}.poppyfield.localhost
-	apiHost    = "localhost"
-	demoDomain = "noodle-bar.localhost"
-	agentHost  = "agent.localhost"
+	devDomain    = "poppyfield.localhost" // Companies are at {slug}.poppyfield.localhost
+	apiHost      = "localhost"
+	demoDomain   = "noodle-bar.localhost"
+	accountsHost = "accounts." + demoDomain // the demo Company's identity provider
+	agentHost    = "agent.localhost"
 )
 
 type devFlags struct {
@@ -96,6 +97,7 @@ type ready struct {
 	DemoIssuer    string            `json:"demo_issuer,omitempty"`
 	DemoCompany   string            `json:"demo_company,omitempty"`
 	DemoKey       string            `json:"demo_company_api_key,omitempty"`
+	Accounts      string            `json:"accounts_origin,omitempty"`
 	HostedDomain  string            `json:"hosted_domain"`
 	Hosts         map[string]string `json:"hosts"`
 }
@@ -132,7 +134,7 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	}
 	hosts := f.hosts
 	if f.demo {
-		hosts = append([]string{demoDomain + "=" + lis.state.Demo}, hosts...)
+		hosts = append([]string{demoDomain + "=" + lis.state.Demo, accountsHost + "=" + lis.state.Demo}, hosts...)
 	}
 	hosts = append([]string{agentHost + "=" + lis.state.Agent}, hosts...)
 	devHosts, err := egress.ParseDevHosts(hosts)
@@ -190,17 +192,20 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	err = p.whenReady(ctx)
 	var shop *demo.Shop
 	if err == nil && f.demo {
-		r.Hosts[demoDomain] = lis.state.Demo
+		r.Hosts[demoDomain], r.Hosts[accountsHost] = lis.state.Demo, lis.state.Demo
 		r.Hosts["noodle-bar."+devDomain] = lis.state.Listen
 		shop, err = demo.Start(ctx, demo.Config{
-			APIOrigin: origin, OperatorKey: operatorKey, Roots: ca.Pool(), Hosts: map[string]string{apiHost: lis.state.Listen, demoDomain: lis.state.Demo},
-			Domain: demoDomain, Listener: lis.demo, TLS: ca.ServerConfig(func(name string) bool { return name == demoDomain }),
+			APIOrigin: origin, OperatorKey: operatorKey, Roots: ca.Pool(),
+			Hosts:  map[string]string{apiHost: lis.state.Listen, demoDomain: lis.state.Demo, accountsHost: lis.state.Demo},
+			Domain: demoDomain, AccountsDomain: accountsHost, Listener: lis.demo,
+			TLS:     ca.ServerConfig(func(name string) bool { return name == demoDomain || name == accountsHost }),
 			DataDir: filepath.Join(dir, "demo"), Now: clock.System, Log: log,
 		})
 		if err == nil {
 			got := shop.Result()
 			_, demoPort, _ := net.SplitHostPort(lis.state.Demo)
 			r.DemoDomain, r.DemoIssuer, r.DemoCompany, r.DemoKey = net.JoinHostPort(demoDomain, demoPort), got.Issuer, got.Company, got.APIKey
+			r.Accounts = got.Accounts
 		}
 	}
 	if err != nil {
@@ -321,11 +326,14 @@ func printReady(dir string, r ready) {
 		fmt.Printf("  The demo Company's website       https://%s/\n", r.DemoDomain)
 		fmt.Printf("  Its document, by redirect        https://%s/.well-known/poppy.json\n", r.DemoDomain)
 		fmt.Printf("  Its issuer                       %s\n", r.DemoIssuer)
+		fmt.Printf("  Its own identity provider        %s\n", r.Accounts)
 	}
 	fmt.Printf("  Admin API (OpenAPI)              %s/v1/openapi.yaml\n", r.APIOrigin)
 	fmt.Printf("  Keys and addresses               %s\n", filepath.Join(dir, "ready.json"))
 	fmt.Printf("  CA to trust                      %s\n\n", r.CAFile)
 	if r.DemoDomain != "" {
 		fmt.Printf("Talk to it as a personal agent, in another terminal:\n\n  %s agent talk --dev %s %s \"Where is my order?\"\n\n", bin, dir, r.DemoDomain)
+		fmt.Printf("Let it sign in as the customer Mia or Ken (the login page says how), and ask again:\n\n  %s agent sign-in --dev %s %s\n\n", bin, dir, r.DemoDomain)
+		fmt.Printf("See and disconnect what is connected at https://%s/account\n\n", r.DemoDomain)
 	}
 }

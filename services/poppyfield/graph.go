@@ -179,7 +179,7 @@ func (g *graph) addDiscovery(context.Context) error {
 	}
 	s := discovery.New(discovery.Config{HostedDomain: g.cfg.HostedDomain, Bounds: g.cfg.Bounds}, discovery.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Egress: relayv1.NewEgressServiceClient(cc), Deliveries: relayv1.NewDeliveryServiceClient(cc),
-		Now: g.parts.now, Log: g.parts.log,
+		Keys: g.parts.keys, Now: g.parts.now, Log: g.parts.log,
 	})
 	s.Register(g.server)
 	g.routes = append(g.routes, s.Routes()...)
@@ -223,18 +223,24 @@ func (g *graph) addAuth(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := g.directory(authName); err != nil {
+	dir, err := g.directory(authName)
+	if err != nil {
 		return err
 	}
 	conf := g.parts.auth
 	conf.TrustedProxies = g.cfg.TrustedProxies
 	s, err := auth.New(conf, auth.Deps{
-		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Egress: relayv1.NewEgressServiceClient(toRelay), Now: g.parts.now, Log: g.parts.log,
+		DB: g.parts.db, Keys: g.parts.keys, Sessions: sessionsv1.NewSessionsServiceClient(toSessions),
+		SignIns: sessionsv1.NewSignInsServiceClient(toSessions), Connections: sessionsv1.NewConnectionsServiceClient(toSessions),
+		Egress: relayv1.NewEgressServiceClient(toRelay), RelaySignIn: relayv1.NewSignInServiceClient(toRelay),
+		Directory: dir, Now: g.parts.now, Log: g.parts.log,
 	})
 	if err != nil {
 		return err
 	}
+	s.Register(g.server)
 	g.routes = append(g.routes, s.Routes()...)
+	g.modules = append(g.modules, module.Module{Name: authName, Start: s.Start, Stop: s.Stop})
 	return nil
 }
 

@@ -161,6 +161,8 @@ type rig struct {
 	backends   adminv1.BackendServiceClient
 	deliveries relayv1.DeliveryServiceClient
 	egress     relayv1.EgressServiceClient
+	signIns    relayv1.SignInServiceClient
+	told       *told
 	scope      tenancy.Scope
 	bus        *bus.Bus
 }
@@ -179,11 +181,11 @@ const caller = "test"
 
 func newRigOn(t testing.TB, d *db.DB) *rig {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
 	ca, err := devca.Load(t.TempDir(), time.Now)
 	require.NoError(t, err)
 	r := &rig{
 		db: d, zone: &zone{a: map[string]string{}}, site: newSite(t, ca, "backend.example"), new: newSite(t, ca, "new.example"), scope: dbtest.Company(t, d),
+		told: newTold(),
 		// Verifiers that know no other clock look at the system's.
 		clock: clock.NewManual(time.Now()),
 	}
@@ -195,7 +197,9 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	require.NoError(t, err)
 	roots, err := egress.LoadRootsPEM(ca.PEM())
 	require.NoError(t, err)
-	client, err := egress.New(egress.Config{UserAgent: "poppyfield-test", Now: time.Now, Resolver: r.zone, Roots: roots}, egress.NewGuard(egress.GuardConfig{DevHosts: hosts}))
+	client, err := egress.New(egress.Config{
+		UserAgent: "poppyfield-test", Now: time.Now, Resolver: r.zone, Roots: roots, TracerProvider: r.told.tracing, MeterProvider: r.told.metering,
+	}, egress.NewGuard(egress.GuardConfig{DevHosts: hosts}))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	root := make([]byte, keys.RootSize)
@@ -204,10 +208,10 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	require.NoError(t, err)
 
 	allow := rpc.Allow{}
-	for _, name := range []string{adminv1.BackendService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName, relayv1.EgressService_ServiceDesc.ServiceName} {
+	for _, name := range []string{adminv1.BackendService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName, relayv1.EgressService_ServiceDesc.ServiceName, relayv1.SignInService_ServiceDesc.ServiceName} {
 		allow[name] = []string{caller}
 	}
-	server, err := rpc.NewServer(rpc.ServerConfig{Name: "test", Secret: "0123456789abcdef0123456789abcdef", Allow: allow, Log: log})
+	server, err := rpc.NewServer(rpc.ServerConfig{Name: "test", Secret: "0123456789abcdef0123456789abcdef", Allow: allow, Log: r.told.logger, TracerProvider: r.told.tracing})
 	require.NoError(t, err)
 	r.bus, err = bus.Connect(t.Context(), bus.Config{Embedded: &bus.Embedded{StoreDir: t.TempDir()}})
 	require.NoError(t, err)
@@ -220,6 +224,7 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	r.backends, r.deliveries, r.egress = adminv1.NewBackendServiceClient(conn), relayv1.NewDeliveryServiceClient(conn), relayv1.NewEgressServiceClient(conn)
+	r.signIns = relayv1.NewSignInServiceClient(conn)
 	return r
 }
 

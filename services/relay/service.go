@@ -1,6 +1,7 @@
 // Package relay is the one service that reaches the Internet, and only through the
-// guarded client: it fetches agents' documents, looks at Companies' domains and
-// delivers webhooks. It holds the webhook secrets and no conversation.
+// guarded client: it fetches agents' documents, looks at Companies' domains, delivers
+// webhooks, and takes sign-ins to Companies' own systems. It holds the webhook secrets,
+// no conversation and no credentials.
 package relay
 
 import (
@@ -56,4 +57,5 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterBackendServiceServer(r, &rpc.Backends{App: s.app})
 	relayv1.RegisterDeliveryServiceServer(r, &rpc.Deliveries{App: s.app})
 	relayv1.RegisterEgressServiceServer(r, &rpc.Egress{Client: s.egress})
+	relayv1.RegisterSignInServiceServer(r, &rpc.SignIns{App: s.app})
 }

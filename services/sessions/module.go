@@ -1,9 +1,10 @@
-// Package sessions is the service of Sessions: it lets Personal Agents in, issues
-// Session Tokens and is the one place where proofs of possession are checked. It
-// owns the tables of admission, Sessions and tokens, and the replay memory.
+// Package sessions is the service of Sessions and sign-ins: it lets Personal Agents
+// in, issues Session Tokens and Account Tokens, and is the one place where proofs of
+// possession are checked. It owns the tables of admission, Sessions, Grants, codes
+// and tokens, and the replay memory.
 //
-// It must not know HTTP, nor how agents authenticate: that is the business of the
-// services that call it.
+// It must not know HTTP, nor how agents authenticate, nor how Users prove who they
+// are: that is the business of the services that call it.
 package sessions
 
 import (
@@ -60,7 +61,7 @@ func New(cfg Config, d Deps) (*Service, error) {
 	if cfg.PruneEvery <= 0 {
 		cfg.PruneEvery = time.Hour
 	}
-	deps := app.Deps{Store: entstore.New(d.DB), Companies: d.Directory, Memory: d.Replay, Nonces: keys.NewNonces(d.Keys), Now: d.Now, Log: d.Log}
+	deps := app.Deps{Store: entstore.New(d.DB), Companies: d.Directory, Memory: d.Replay, Nonces: keys.NewNonces(d.Keys), Keys: d.Keys, Now: d.Now, Log: d.Log}
 	if d.Bus != nil {
 		deps.Bell = d.Bus
 	}
@@ -80,7 +81,8 @@ func NothingIssued(ctx context.Context, d *db.DB) (bool, error) {
 	return entstore.NothingIssued(ctx, d)
 }
 
-// Register puts sessions.v1.SessionsService, admin.v1.AdmissionService and admin.v1.SessionService on r.
+// Register puts the services of sessions.v1 on r, and AdmissionService, SessionService
+// and ConnectedAgentService of admin.v1.
 func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.Register(r, s.app) }
 
 // Start begins the work in the background.

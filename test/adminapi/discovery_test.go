@@ -56,6 +56,7 @@ func start(t *testing.T, d *db.DB) *api {
 		Name: "discovery", Secret: strings.Repeat("s", 32), Log: log,
 		Allow: rpc.Allow{
 			adminv1.CompanyService_ServiceDesc.ServiceName: {"admin"}, adminv1.DomainService_ServiceDesc.ServiceName: {"admin"},
+			adminv1.SignInSetupService_ServiceDesc.ServiceName:   {"admin"},
 			directoryv1.DirectoryService_ServiceDesc.ServiceName: {"admin"}, relayv1.EgressService_ServiceDesc.ServiceName: {"discovery"},
 		},
 	})
@@ -63,18 +64,18 @@ func start(t *testing.T, d *db.DB) *api {
 	relay, err := server.Dial("discovery")
 	require.NoError(t, err)
 	relayv1.RegisterEgressServiceServer(server, empty{})
+	ring, err := keys.NewRing(1, map[byte][]byte{1: bytes.Repeat([]byte{1}, keys.RootSize)})
+	require.NoError(t, err)
 	discovery.New(discovery.Config{HostedDomain: "poppyfield.test"}, discovery.Deps{
-		DB: d, Bus: b, Egress: relayv1.NewEgressServiceClient(relay), Deliveries: relayv1.NewDeliveryServiceClient(relay), Now: clock.System, Log: log,
+		DB: d, Bus: b, Egress: relayv1.NewEgressServiceClient(relay), Deliveries: relayv1.NewDeliveryServiceClient(relay), Keys: ring, Now: clock.System, Log: log,
 	}).Register(server)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(nil) }()
 	owner, err := server.Dial("admin")
 	require.NoError(t, err)
-	ring, err := keys.NewRing(1, map[byte][]byte{1: bytes.Repeat([]byte{1}, keys.RootSize)})
-	require.NoError(t, err)
 	s, err := admin.New(t.Context(), admin.Config{}, admin.Deps{
 		DB: d, Bus: b, Keys: ring, Now: clock.System, Log: log,
-		Owners: admin.Owners{Discovery: owner, Relay: owner, Sessions: owner, Conversations: owner},
+		Owners: admin.Owners{Discovery: owner, Auth: owner, Relay: owner, Sessions: owner, Conversations: owner},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.Start(t.Context()))

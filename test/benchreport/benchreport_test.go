@@ -41,6 +41,14 @@ func TestReport_TooManyAllocations(t *testing.T) {
 	require.ErrorContains(t, report(&bytes.Buffer{}, proofs(), measured(t, many)), "21 allocations are above 20")
 }
 
+func TestParse_SubBenchmarks(t *testing.T) {
+	got := measured(t, "BenchmarkRefresh/sqlite-2 \t 200\t 3000000 ns/op\t 9 B/op\t 7 allocs/op\nBenchmarkRefresh/postgres \t 200\t 2000000 ns/op\t 9 B/op\t 7 allocs/op\n")
+	require.InDelta(t, 3e6, got["BenchmarkRefresh/sqlite"].nanoseconds, 0)
+	require.InDelta(t, 2e6, got["BenchmarkRefresh/postgres"].nanoseconds, 0)
+	require.ElementsMatch(t, []string{"BenchmarkSessionStart", "BenchmarkSessionStartFloor", "BenchmarkCodeExchange", "BenchmarkExchangeFloor", "BenchmarkRefresh"},
+		benchmarks(pairs(), "./services/auth"))
+}
+
 func TestReport_NoResult(t *testing.T) {
 	require.ErrorContains(t, report(&bytes.Buffer{}, proofs(), measured(t, "PASS")), "no result")
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -27,7 +28,7 @@ type pair struct {
 }
 
 func pairs() []pair {
-	return []pair{
+	out := []pair{
 		{
 			what: "proof verification / a bare ES256 verification", pkg: "./internal/poppy/dpop",
 			bench: "BenchmarkCheckProof_ES256", floor: "BenchmarkBareES256Verify", maxRatio: 1.3, maxAllocs: 20,
@@ -42,6 +43,17 @@ func pairs() []pair {
 			bench: "BenchmarkRelayTurn", floor: "BenchmarkFloorRelayTurn",
 		},
 	}
+	// Token requests in one process: against what no implementation can save.
+	for _, p := range []pair{
+		{what: "session start, %s / 3 ES256 verifications", bench: "BenchmarkSessionStart/", floor: "BenchmarkSessionStartFloor"},
+		{what: "code exchange, %s / 2 ES256 verifications", bench: "BenchmarkCodeExchange/", floor: "BenchmarkExchangeFloor"},
+		{what: "refresh, %s / 2 ES256 verifications", bench: "BenchmarkRefresh/", floor: "BenchmarkExchangeFloor"},
+	} {
+		for _, database := range []string{"sqlite", "postgres"} {
+			out = append(out, pair{what: fmt.Sprintf(p.what, database), pkg: "./services/auth", bench: p.bench + database, floor: p.floor})
+		}
+	}
+	return out
 }
 
 // A result is the best of a benchmark's repetitions: noise only ever adds.
@@ -85,17 +97,24 @@ func packages(all []pair) []string {
 	return out
 }
 
+// benchmarks are the functions to run, each once, with all their sub-benchmarks.
 func benchmarks(all []pair, pkg string) []string {
 	var out []string
 	for _, p := range all {
-		if p.pkg == pkg {
-			out = append(out, p.bench, p.floor)
+		if p.pkg != pkg {
+			continue
+		}
+		for _, name := range []string{p.bench, p.floor} {
+			function, _, _ := strings.Cut(name, "/")
+			if !slices.Contains(out, function) {
+				out = append(out, function)
+			}
 		}
 	}
 	return out
 }
 
-var line = regexp.MustCompile(`^(Benchmark\w+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op.*?\s([\d.]+) allocs/op`)
+var line = regexp.MustCompile(`^(Benchmark[\w/]+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op.*?\s([\d.]+) allocs/op`)
 
 func parse(r io.Reader, results map[string]result) {
 	for s := bufio.NewScanner(r); s.Scan(); {

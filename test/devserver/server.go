@@ -49,6 +49,7 @@ type Ready struct {
 	OperatorAPIKey    string            `json:"operator_api_key"`
 	DemoCompany       string            `json:"demo_company"`
 	DemoCompanyAPIKey string            `json:"demo_company_api_key"`
+	AccountsOrigin    string            `json:"accounts_origin"`
 	Hosts             map[string]string `json:"hosts"`
 }
 

@@ -93,7 +93,7 @@ func TestDev_PrintedExampleWorksAndGoesOn(t *testing.T) {
 
 	code, out, errs := execute(t, exec.CommandContext(t.Context(), "sh", "-c", string(example[1])))
 	require.Zero(t, code, errs)
-	answer := regexp.MustCompile(`Noodle Bar \(agent\): (Your order \d+ .*)\n`).FindStringSubmatch(out)
+	answer := regexp.MustCompile(`Noodle Bar \(agent\): (To look up your orders .*)\n`).FindStringSubmatch(out)
 	require.NotNil(t, answer, out)
 	first, _ := state(t, dir)
 
@@ -151,7 +151,7 @@ func TestDev_RestartKeepsEverything(t *testing.T) {
 	code, out, errs := command(t, "agent", "talk", "--dev", dir, s.DemoDomain, question)
 	require.Zero(t, code, errs)
 	require.Contains(t, out, "Use the Session Token at hand")
-	require.Contains(t, out, "Your order ")
+	require.Contains(t, out, "To look up your orders ")
 	again, same := state(t, dir)
 	require.Equal(t, conversation, again)
 	require.Equal(t, token, same)

@@ -31,6 +31,7 @@ func (e Everybody) Exercise(t testing.TB) {
 	e.failingBackend(t)
 	e.failingTokens(t)
 	e.failingRequests(t)
+	e.signIn(t)
 	e.admin(t)
 	e.revoke(t)
 }

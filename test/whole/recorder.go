@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,11 +66,18 @@ func (r *Recorder) keep(what, value string) {
 	}
 }
 
+// keepShort keeps a code that people type, with its hyphen and without.
+func (r *Recorder) keepShort(what, value string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.credentials[value], r.credentials[strings.ReplaceAll(value, "-", "")] = what, what
+}
+
 // RoundTrip implements http.RoundTripper.
 func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	request = request.Clone(request.Context())
 	request.Header.Set("Poppy-Session", r.Credential("Poppy-Session"))
-	request.Header.Set("Cookie", "session="+r.Credential("cookie"))
+	request.Header.Set("Cookie", strings.TrimPrefix(request.Header.Get("Cookie")+"; session="+r.Credential("cookie"), "; "))
 	_, credentials, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	r.keep("Authorization", credentials)
 	r.keep("DPoP", request.Header.Get("DPoP"))
@@ -86,11 +94,13 @@ func (r *Recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	_ = response.Body.Close() // it is read
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	var made struct {
-		AccessToken string `json:"access_token"`
-		Secret, Key string
+		AccessToken  string `json:"access_token"`
+		RefreshToken string `json:"refresh_token"`
+		Secret, Key  string
 	}
 	if json.Unmarshal(body, &made) == nil {
 		r.keep("access_token", made.AccessToken)
+		r.keep("refresh_token", made.RefreshToken)
 		r.keep("webhook secret", made.Secret)
 		r.keep("API key", made.Key)
 	}
@@ -144,10 +154,19 @@ func (r *Recorder) Hides(t testing.TB, where string, text []byte) {
 // webhook secret, as bytes. Messages may be there.
 func (r *Recorder) HidesCredentials(t testing.TB, where string, text []byte) {
 	t.Helper()
+	r.HidesCredentialsBut(t, where, text)
+}
+
+// HidesCredentialsBut is HidesCredentials for a place that some kinds belong to.
+func (r *Recorder) HidesCredentialsBut(t testing.TB, where string, text []byte, kinds ...string) {
+	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	require.NotEmpty(t, r.credentials)
 	for value, what := range r.credentials {
+		if slices.Contains(kinds, what) {
+			continue
+		}
 		forms := []string{value, hex.EncodeToString([]byte(value))}
 		if key, is := strings.CutPrefix(value, "whsec_"); is {
 			raw, err := base64.StdEncoding.DecodeString(key)

@@ -1,6 +1,9 @@
 package pages
 
-import "html/template"
+import (
+	"html/template"
+	"time"
+)
 
 // A Page is one of the pages below. Texts in them are plain; they are escaped when
 // they are written.
@@ -9,7 +12,7 @@ type Page interface{ name() string }
 // Brand is whose page it is.
 type Brand struct {
 	Company string
-	// Origin is the issuer: where links to our own files begin.
+	// Base is the issuer: where links to our own files begin.
 	Base        string
 	LogoURL     string // empty: the name alone
 	AccentColor string // "#rrggbb"; empty means ours
@@ -61,6 +64,8 @@ type Login struct {
 	Problem Problem
 	// Accounts are shown with their user names where accounts are made up for trying out.
 	Accounts []TestAccount
+	// MayLeave: a declined sign-in's redirect leads to the agent's own site.
+	MayLeave bool
 }
 
 // TestAccount is a made-up account.
@@ -72,6 +77,8 @@ type Code struct {
 	Form    Form
 	SentTo  string
 	Problem Problem
+	// MayLeave: a declined sign-in's redirect leads to the agent's own site.
+	MayLeave bool
 }
 
 // Leave sends the browser to the Company's own login at once, and has a link to it.
@@ -79,6 +86,8 @@ type Leave struct {
 	Agent  Agent
 	Target template.URL // checked by the caller: https
 	Form   Form         // decline
+	// MayLeave: a declined sign-in's redirect leads to the agent's own site.
+	MayLeave bool
 }
 
 // Scope is one thing to approve: a tick box named "scope" with the value Name.
@@ -121,6 +130,12 @@ type Failure struct {
 	Detail string
 	// ID finds the log line; empty for none.
 	ID string
+	// Retry is a path or URL of ours where the User may try again; empty for none.
+	Retry string
+	// Form is where the User may decline instead; without an Action there is no button.
+	Form Form
+	// MayLeave: a declined sign-in's redirect leads to the agent's own site.
+	MayLeave bool
 }
 
 // FailureReason says in every language what went wrong.
@@ -151,11 +166,14 @@ type ConnectedAgents struct {
 	Ended   int // how many the last answer disconnected
 }
 
-// ConnectedAgent is one row; its times are written in the page's language, with their zone.
+// ConnectedAgent is one row. Its times are written in the page's language and in UTC,
+// as the page can't know the User's zone.
 type ConnectedAgent struct {
-	ID, Name, Host               string
-	Scopes                       []string // texts
-	Connected, LastUsed, Expires string   // Expires empty: no end
+	ID, Name, Host string
+	Scopes         []string // texts
+	Connected      time.Time
+	LastUsed       time.Time // zero: not yet
+	Expires        time.Time // zero: no end
 }
 
 func (Login) name() string           { return "login" }

@@ -24,11 +24,11 @@ type Method uint8
 
 // The methods.
 const (
-	NoMethod Method = iota
-	OIDC            // at the Company's own OpenID Connect provider
-	Handoff         // on the Company's own login page
-	CredentialCheck // on our form, checked by the Company's signed webhook
-	TestAccounts    // with made-up accounts, at a Company for trying out
+	NoMethod        Method = iota
+	OIDC                   // at the Company's own OpenID Connect provider
+	Handoff                // on the Company's own login page
+	CredentialCheck        // on our form, checked by the Company's signed webhook
+	TestAccounts           // with made-up accounts, at a Company for trying out
 )
 
 // SignIn is how a Company's Users sign in, as far as that is set up.

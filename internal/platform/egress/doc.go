@@ -18,7 +18,7 @@
 //     the address check rather than the port keeps the inside out;
 //   - an address has to be globally reachable by the IANA special-purpose
 //     registries; names are resolved here and only addresses that passed are dialled;
-//   - redirects are never followed by Fetch and Post; proxies of the environment
+//   - redirects are never followed by Fetch, Post and Send; proxies of the environment
 //     are not used; compressed answers are refused;
 //   - for development, names listed as dev hosts, and nothing else, reach loopback.
 package egress

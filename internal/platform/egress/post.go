@@ -28,14 +28,7 @@ type PostRequest struct {
 // Post sends a POST and returns the answer as [Client.Fetch] does. It sends once:
 // when an error comes back the server may or may not have got the request.
 func (c *Client) Post(ctx context.Context, r PostRequest) (Response, error) {
-	h := make(http.Header, len(r.Header)+2)
-	for name, values := range r.Header {
-		switch name = http.CanonicalHeaderKey(name); name {
-		case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Trailer", "Upgrade", "Te", "Expect":
-		default:
-			h[name] = values
-		}
-	}
+	h := sendable(r.Header)
 	h.Set("Content-Type", "application/json")
 	if r.ContentType != "" {
 		h.Set("Content-Type", r.ContentType)
@@ -56,4 +49,17 @@ func (c *Client) Post(ctx context.Context, r PostRequest) (Response, error) {
 		timeout: clamp(r.Timeout, DefaultPostTime, MaxTime),
 		traced:  r.Traced,
 	})
+}
+
+// sendable returns h without what only the connection itself may say.
+func sendable(h http.Header) http.Header {
+	out := make(http.Header, len(h)+2)
+	for name, values := range h {
+		switch name = http.CanonicalHeaderKey(name); name {
+		case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Trailer", "Upgrade", "Te", "Expect":
+		default:
+			out[name] = values
+		}
+	}
+	return out
 }

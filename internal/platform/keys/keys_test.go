@@ -115,6 +115,12 @@ func TestDerive_DependsOnEverything(t *testing.T) {
 	require.True(t, seen[ring(t, 1, 1).Derive("cmp_1", "a")])
 }
 
+func TestDeriveAll_CurrentFirstThenTheOthers(t *testing.T) {
+	old, both := ring(t, 1, 1, 2), ring(t, 2, 1, 2)
+	require.Equal(t, [][32]byte{both.Derive("cmp_1", "a"), old.Derive("cmp_1", "a")}, both.DeriveAll("cmp_1", "a"))
+	require.Equal(t, [][32]byte{old.Derive("cmp_1", "a"), both.Derive("cmp_1", "a")}, old.DeriveAll("cmp_1", "a"))
+}
+
 func TestNewRing_RefusesBadKeys(t *testing.T) {
 	for name, c := range map[string]struct {
 		current byte

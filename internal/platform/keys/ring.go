@@ -135,6 +135,18 @@ func (r *Ring) Derive(companyID, purpose string) [32]byte {
 	return key
 }
 
+// DeriveAll returns Derive's key first, then what Derive returned, or returns in
+// another process, for the ring's other versions. It finds what is kept for minutes.
+func (r *Ring) DeriveAll(companyID, purpose string) [][32]byte {
+	versions := r.versions()
+	out := make([][32]byte, 0, len(versions))
+	for _, v := range versions {
+		key, _ := r.derive(v, "derive", companyID, purpose) // versions come from the ring itself
+		out = append(out, key)
+	}
+	return out
+}
+
 // versions returns the current version first, then the others from new to old.
 func (r *Ring) versions() []byte {
 	out := make([]byte, 0, len(r.roots))

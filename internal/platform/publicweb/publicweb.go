@@ -22,7 +22,8 @@ type Handler func(w http.ResponseWriter, r *http.Request, c *directory.Company)
 type Route struct {
 	// Method, such as "POST"; "GET" answers HEAD too.
 	Method string
-	// Path below the issuer, with parameters: "/poppy/conversations/{id}/events".
+	// Path below the issuer, with at most one parameter in a segment:
+	// "/poppy/conversations/{id}/events", "/assets/pages-{version}.css".
 	Path    string
 	Handler Handler
 	// WellKnown marks a path that, for an issuer with a path, is also found inserted between host and path (RFC 8414 3.1).
@@ -75,7 +76,33 @@ type Router struct {
 type route struct {
 	Route
 	name     string
-	segments []string
+	segments []segment
+}
+
+// segment is a part of a path: what has to be there or, around a parameter, before and after it.
+type segment struct{ before, param, after string }
+
+func segmentsOf(path string) []segment {
+	var out []segment
+	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		before, rest, _ := strings.Cut(part, "{")
+		param, after, _ := strings.Cut(rest, "}")
+		out = append(out, segment{before, param, after})
+	}
+	return out
+}
+
+// value returns what of part fills the parameter, and whether part fits.
+func (s segment) value(part string) (string, bool) {
+	if s.param == "" {
+		return "", part == s.before
+	}
+	rest, ok := strings.CutPrefix(part, s.before)
+	if !ok {
+		return "", false
+	}
+	value, ok := strings.CutSuffix(rest, s.after)
+	return value, ok && value != ""
 }
 
 // New makes a router over routes.
@@ -85,7 +112,7 @@ func New(companies Resolver, routes []Route) *Router {
 		if r.Caller == 0 {
 			continue
 		}
-		rt.routes = append(rt.routes, route{r, r.Method + " " + r.Path, strings.Split(strings.TrimPrefix(r.Path, "/"), "/")})
+		rt.routes = append(rt.routes, route{r, r.Method + " " + r.Path, segmentsOf(r.Path)})
 	}
 	return rt
 }
@@ -194,13 +221,7 @@ func (r *route) matches(path string) bool {
 		}
 		var got string
 		got, rest, more = strings.Cut(rest, "/")
-		if strings.HasPrefix(want, "{") {
-			if got == "" {
-				return false
-			}
-			continue
-		}
-		if got != want {
+		if _, ok := want.value(got); !ok {
 			return false
 		}
 	}
@@ -210,11 +231,11 @@ func (r *route) matches(path string) bool {
 // setValues gives the handler the parameters in a path that matches.
 func (r *route) setValues(req *http.Request, path string) {
 	rest := strings.TrimPrefix(path, "/")
-	for _, segment := range r.segments {
+	for _, want := range r.segments {
 		var got string
 		got, rest, _ = strings.Cut(rest, "/")
-		if strings.HasPrefix(segment, "{") {
-			req.SetPathValue(strings.Trim(segment, "{}"), got)
+		if value, ok := want.value(got); ok && want.param != "" {
+			req.SetPathValue(want.param, value)
 		}
 	}
 }

@@ -52,6 +52,7 @@ func newRouter() *publicweb.Router {
 		{Method: http.MethodGet, Path: "/.well-known/about", Handler: reached, WellKnown: true, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/.well-known/private", Handler: reached, Caller: publicweb.Session},
 		{Method: http.MethodGet, Path: "/nobodys", Handler: reached},
+		{Method: http.MethodGet, Path: "/files/page-{id}.css", Handler: reached, Caller: publicweb.Anyone},
 	})
 }
 
@@ -77,6 +78,11 @@ func TestServeHTTP_Matching(t *testing.T) {
 		"escapes stay":                   {"GET", "https://root.example/things/a%2Fb", "GET /things/{id}", "a%2Fb", ""},
 		"escaped letters stay":           {"GET", "https://root.example/things/%61", "GET /things/{id}", "%61", ""},
 		"a word that is a segment":       {"GET", "https://root.example/things/parts", "GET /things/{id}", "parts", ""},
+		"parameter inside a segment":     {"GET", "https://root.example/files/page-a1.css", "GET /files/page-{id}.css", "a1", ""},
+		"nothing inside a segment":       {"GET", "https://root.example/files/page-.css", "", "", ""},
+		"overlap inside a segment":       {"GET", "https://root.example/files/page-css", "", "", ""},
+		"another end of a segment":       {"GET", "https://root.example/files/page-a1.js", "", "", ""},
+		"another beginning of a segment": {"GET", "https://root.example/files/pag-a1.css", "", "", ""},
 		"query":                          {"GET", "https://root.example/things/a?b=/c", "GET /things/{id}", "a", ""},
 		"well-known at the root":         {"GET", "https://root.example/.well-known/about", "GET /.well-known/about", "", ""},
 		"below the issuer's path":        {"POST", "https://path.example/t/acme/things", "POST /things", "", ""},
@@ -161,7 +167,7 @@ func TestTable_SaysWhoMayCall(t *testing.T) {
 	table := newRouter().Table()
 	require.Equal(t, publicweb.Session, table["GET /things/{id}/parts/{sub}"])
 	require.Equal(t, publicweb.Anyone, table["GET /.well-known/about"])
-	require.Len(t, table, 6)
+	require.Len(t, table, 7)
 }
 
 func TestNew_RouteThatNobodyMayCallIsNotServed(t *testing.T) {

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -168,6 +169,16 @@ func MetadataURLs(issuer string) (inserted, appended string, err error) {
 }
 
 const maxURL = 2048 // octets of any URL in a document
+
+// CheckURL asks for what every URL has to be that a Company publishes or names for us:
+// an absolute https URL without user information and fragment. The error says in words
+// for the Company what else it is.
+func CheckURL(raw string) error {
+	if _, detail := parseHTTPS(raw); detail != "" {
+		return errors.New(detail)
+	}
+	return nil
+}
 
 // parseHTTPS reads an absolute https URL without user information and fragment,
 // or says what is wrong with it.

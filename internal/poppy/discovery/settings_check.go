@@ -135,17 +135,29 @@ func checkSignIn(v *violations, s Settings) {
 		return
 	}
 	checkScopes(v, clauseMediatedScopes, "mediated.scopes", s.Mediated.Scopes, s.CustomScopes)
-	checkCount(v, clauseMediatedFields, "mediated.fields", len(s.Mediated.Fields))
-	if len(s.Mediated.Fields) == 0 {
-		v.add(clauseMediatedFields, "mediated.fields", "is empty")
+	checkFields(v, "mediated.fields", s.Mediated.Fields)
+}
+
+// CheckFields applies the rules of auth.mediated.fields (4.7) to fields that may be
+// published later. The error names every field at fault, as in fields[1].label.
+func CheckFields(fields []MediatedField) error {
+	var v violations
+	checkFields(&v, "fields", fields)
+	return v.err(problem.InvalidRequest)
+}
+
+func checkFields(v *violations, path string, fields []MediatedField) {
+	checkCount(v, clauseMediatedFields, path, len(fields))
+	if len(fields) == 0 {
+		v.add(clauseMediatedFields, path, "is empty")
 	}
 	seen := map[string]bool{}
-	for i, f := range s.Mediated.Fields {
-		path := fmt.Sprintf("mediated.fields[%d]", i)
-		checkText(v, clauseMediatedFields, path+".name", f.Name, maxLabelText)
-		checkText(v, clauseMediatedFields, path+".label", f.Label, maxLabelText)
+	for i, f := range fields {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		checkText(v, clauseMediatedFields, at+".name", f.Name, maxLabelText)
+		checkText(v, clauseMediatedFields, at+".label", f.Label, maxLabelText)
 		if seen[f.Name] {
-			v.add(clauseMediatedFields, path+".name", "is there twice")
+			v.add(clauseMediatedFields, at+".name", "is there twice")
 		}
 		seen[f.Name] = true
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -123,6 +124,13 @@ func TestParseTokenRequest_OtherGrants(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, grant, r.Grant)
 		require.Equal(t, len(own)/2, countSet(r))
+		r, err = parseRequest(t, slices.Concat(pairs, []string{"scope", "not  a scope"})...)
+		if grant == oauth.GrantRefreshToken {
+			requireProblem(t, err, problem.InvalidScope, oauth.ScopeSyntax)
+		} else {
+			require.NoError(t, err, "the User's approval decides, the parameter is not of this grant")
+			require.Empty(t, r.Scope)
+		}
 		for i := 0; i < len(own); i += 2 {
 			_, err := parseRequest(t, without(pairs, own[i])...)
 			if own[i] == "redirect_uri" {
@@ -201,6 +209,37 @@ func TestSC03_GrammarOfScope(t *testing.T) {
 	requireProblem(t, err, problem.InvalidScope, oauth.ScopeSyntax)
 	_, err = parseRequest(t, append(sessionStart(), "scope", "a  b")...)
 	requireProblem(t, err, problem.InvalidScope, oauth.ScopeSyntax)
+}
+
+func TestSC03_ScopeOfASignInRequest(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/4.4#12", "poppy-0.1/4.4#23")
+	clausetest.Refuses(t, "poppy-0.1/4.4#23", "poppy-0.1/4.4#24", "poppy-0.1/4.4#25", "poppy-0.1/4.4#26")
+	allowed := oauth.Scope{"poppy:read", "addresses"}
+	for _, requested := range []string{"poppy:read", "addresses", "addresses poppy:read"} {
+		s, err := oauth.CheckRequestedScope(requested, allowed)
+		require.NoError(t, err)
+		require.Equal(t, requested, s.String())
+	}
+	for requested, id := range map[string]clause.ID{
+		"":                        oauth.ScopeRequired,
+		" ":                       oauth.ScopeSyntax,
+		"poppy:read  addresses":   oauth.ScopeSyntax,
+		"poppy:read poppy:read":   oauth.ScopeSyntax,
+		"poppy:read\taddresses":   oauth.ScopeSyntax,
+		"poppy:read poppy:write":  oauth.ScopeAvailable,
+		"poppy:admin":             oauth.ScopeKnown,
+		"poppy:read foo":          oauth.ScopeKnown,
+		"POPPY:READ":              oauth.ScopeKnown,
+		"poppy:read,addresses":    oauth.ScopeKnown,
+		"addresses poppy:read ":   oauth.ScopeSyntax,
+		"openid poppy:read":       oauth.ScopeKnown,
+		strings.Repeat("a", 4097): oauth.ScopeSyntax,
+	} {
+		_, err := oauth.CheckRequestedScope(requested, allowed)
+		requireProblem(t, err, problem.InvalidScope, id)
+	}
+	_, err := oauth.CheckRequestedScope("poppy:read", nil)
+	requireProblem(t, err, problem.InvalidScope, oauth.ScopeAvailable)
 }
 
 func TestCheckNoTokenInQuery_CredentialsRefused(t *testing.T) {

@@ -8,8 +8,19 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
-// ScopeSyntax is the rule that scope follows the grammar of RFC 6749 §3.3.
-const ScopeSyntax clause.ID = "poppy-0.1/4.4#23"
+// The clauses of a scope parameter.
+const (
+	ScopeSyntax    clause.ID = "poppy-0.1/4.4#23" // the grammar of RFC 6749 §3.3
+	ScopeRequired  clause.ID = "poppy-0.1/4.4#24" // every sign-in says what it is for
+	ScopeKnown     clause.ID = "poppy-0.1/4.4#25"
+	ScopeAvailable clause.ID = "poppy-0.1/4.4#26" // to the type of sign-in
+)
+
+// The broad scopes that the protocol defines.
+const (
+	ReadScope  = "poppy:read"
+	WriteScope = "poppy:write"
+)
 
 // Limits of a scope parameter, in bytes and names.
 const (
@@ -41,6 +52,29 @@ func ParseScope(s string) (Scope, error) {
 			return nil, refuseScope("scope has too many names")
 		}
 		scope = append(scope, name)
+	}
+	return scope, nil
+}
+
+// CheckRequestedScope reads the scope of a sign-in request, of which the type used may
+// grant allowed. One that is missing, malformed, unknown or not for this type is
+// INVALID_SCOPE; nothing is ever left out in silence.
+func CheckRequestedScope(requested string, allowed Scope) (Scope, error) {
+	scope, err := ParseScope(requested)
+	if err != nil {
+		return nil, err
+	}
+	if len(scope) == 0 {
+		return nil, problem.New(problem.Invalid, problem.InvalidScope, ScopeRequired, "scope is missing")
+	}
+	for _, name := range scope {
+		if allowed.Contains(name) {
+			continue
+		}
+		if slices.Contains([]string{ReadScope, WriteScope}, name) {
+			return nil, problem.New(problem.Invalid, problem.InvalidScope, ScopeAvailable, "the scope %s is not available to this type of sign-in", name)
+		}
+		return nil, problem.New(problem.Invalid, problem.InvalidScope, ScopeKnown, "the scope %s is not known to this type of sign-in", name)
 	}
 	return scope, nil
 }

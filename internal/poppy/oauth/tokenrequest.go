@@ -47,7 +47,7 @@ type TokenRequest struct {
 	Grant  GrantType
 	Client ClientCredentials
 
-	Scope     Scope  // empty: not asked for
+	Scope     Scope  // GrantJWTBearer and GrantRefreshToken; empty: not asked for
 	Resource  string // "": not asked for
 	SessionID string // "": a new Session, where the grant allows one
 
@@ -94,8 +94,12 @@ func ParseTokenRequest(f Form) (TokenRequest, error) {
 		}
 		r.set(name, v)
 	}
-	if r.Scope, err = ParseScope(f.Get("scope")); err != nil {
-		return TokenRequest{}, err
+	// At the other grants the scope is what the User approved; one sent all the same is
+	// a parameter that the request doesn't have (RFC6749/3.2, RFC6749/4.1.3).
+	if r.Grant == GrantJWTBearer || r.Grant == GrantRefreshToken {
+		if r.Scope, err = ParseScope(f.Get("scope")); err != nil {
+			return TokenRequest{}, err
+		}
 	}
 	r.Resource = f.Get("resource")
 	r.SessionID = f.Get("session_id")

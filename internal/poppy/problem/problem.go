@@ -38,7 +38,7 @@ type Reason string
 // Wire returns the reason as OAuth and Poppy spell error codes: INVALID_CLIENT is "invalid_client".
 func (r Reason) Wire() string { return strings.ToLower(string(r)) }
 
-// Reasons that are error codes on the wire (OAuth, RFC 9449, RFC 8707, Poppy 4.2, 6 and 7.13) or of the admin API.
+// Reasons that are error codes on the wire (OAuth, RFC 8628, RFC 9449, RFC 8707, Poppy 4.2, 6 and 7.13) or of the admin API.
 const (
 	InvalidRequest         Reason = "INVALID_REQUEST"
 	InvalidClient          Reason = "INVALID_CLIENT"
@@ -50,10 +50,15 @@ const (
 	UseDPoPNonce           Reason = "USE_DPOP_NONCE"
 	UnsupportedGrantType   Reason = "UNSUPPORTED_GRANT_TYPE"
 	AccountMismatch        Reason = "ACCOUNT_MISMATCH"
+	AuthorizationPending   Reason = "AUTHORIZATION_PENDING"
+	SlowDown               Reason = "SLOW_DOWN"
+	AccessDenied           Reason = "ACCESS_DENIED"
+	ExpiredToken           Reason = "EXPIRED_TOKEN"
 	UnauthorizedClient     Reason = "UNAUTHORIZED_CLIENT"
 	InvalidToken           Reason = "INVALID_TOKEN"
 	SignInRequired         Reason = "SIGN_IN_REQUIRED"
 	InsufficientScope      Reason = "INSUFFICIENT_SCOPE"
+	SignInNotFound         Reason = "SIGN_IN_NOT_FOUND"
 	ConversationNotFound   Reason = "CONVERSATION_NOT_FOUND"
 	ConversationClosed     Reason = "CONVERSATION_CLOSED"
 	DirectConversationOpen Reason = "DIRECT_CONVERSATION_OPEN"

@@ -1,6 +1,7 @@
-// Package app is the order of checks at the OAuth endpoints: who the agent is, and
-// what it asks for. Cryptography is internal/poppy's, Sessions and tokens are the
-// sessions service's; tokens and assertions pass through and are never logged.
+// Package app is the order of checks at the OAuth endpoints and at Mediated Sign-In: who
+// the agent is, and what it asks for. Cryptography is internal/poppy's, Sessions, codes
+// and tokens are the sessions service's, whether credentials are right package
+// credentials finds out; all of them pass through and are never logged.
 package app
 
 import (
@@ -17,6 +18,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/auth/agents"
+	"github.com/poppyfield/poppyfield/services/auth/store"
 )
 
 // Directory finds Personal Agents by their client_id.
@@ -26,11 +28,15 @@ type Directory interface {
 	RefreshKeys(ctx context.Context, clientID string) (agents.Agent, error)
 }
 
-// App holds the use cases of the OAuth endpoints. It is safe for concurrent use.
+// App holds the use cases. It is safe for concurrent use.
 type App struct {
 	Agents   Directory
 	Sessions sessionsv1.SessionsServiceClient
-	Now      clock.Clock
+	SignIns  sessionsv1.SignInsServiceClient
+	// Pending keeps Mediated Sign-Ins that wait for a one-time code.
+	Pending     store.SignIns
+	Credentials Credentials
+	Now         clock.Clock
 }
 
 // A client is an agent that passed every check of Poppy 4.1 except replay.

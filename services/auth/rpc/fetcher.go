@@ -1,5 +1,5 @@
-// Package rpc is how the service of authorization reaches foreign servers: by the
-// egress of the installation.
+// Package rpc is the gRPC of the service of authorization: how it reaches foreign
+// servers, by the egress of the installation, and its part of the admin API.
 package rpc
 
 import (

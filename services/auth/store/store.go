@@ -63,11 +63,13 @@ type SignIns interface {
 	// FindUpstream finds by what the Company's login came back with.
 	FindUpstream(ctx context.Context, scope tenancy.Scope, hash string) (SignIn, error)
 	// Save replaces the mutable part of the sign-in of s's ID and Version, else ErrStale.
-	// It returns s with its new version.
+	// It returns s with its new version. CodeAttempts is not saved: it begins anew when
+	// the stage is another than StageCode.
 	Save(ctx context.Context, scope tenancy.Scope, s SignIn) (SignIn, error)
 	// TakeCodeAttempt counts one try of a one-time code in a sign-in at StageCode, and
-	// returns the sign-in with that count. At limit tries it counts no further and fails
-	// with ErrStale: of any number of parallel tries no more than limit get through.
+	// returns the sign-in with that count and the same version. At limit tries, or at
+	// another stage, it counts no further and fails with ErrStale: of any number of
+	// parallel tries no more than limit get through.
 	TakeCodeAttempt(ctx context.Context, scope tenancy.Scope, id string, limit int) (SignIn, error)
 	// Prune drops sign-ins of all Companies that ran out before, at most limit of them.
 	Prune(ctx context.Context, before time.Time, limit int) (int, error)

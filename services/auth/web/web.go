@@ -1,9 +1,9 @@
-// Package web is the HTTP of the OAuth endpoints: forms in, JSON out, nothing
-// cached, nothing redirected. What a request gets is decided in package app.
+// Package web is the HTTP of the endpoints that agents call: OAuth's, with forms in
+// and JSON out, and Mediated Sign-In's. Nothing is cached, nothing redirected. What a
+// request gets is decided in package app.
 package web
 
 import (
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -30,16 +30,29 @@ type Config struct {
 
 // Endpoints answers requests to the OAuth endpoints.
 type Endpoints struct {
-	cfg   Config
-	app   *app.App
-	flood *limit.Limiter
-	now   clock.Clock
-	log   *slog.Logger
+	cfg      Config
+	app      *app.App
+	sessions sessionsv1.SessionsServiceClient
+	asked    Asked
+	flood    *limit.Limiter
+	now      clock.Clock
+	log      *slog.Logger
 }
 
-// New makes the endpoints on top of a.
-func New(cfg Config, a *app.App, now clock.Clock, log *slog.Logger) *Endpoints {
-	return &Endpoints{cfg: cfg, app: a, flood: limit.New(0), now: now, log: log}
+// Deps is what the endpoints work with.
+type Deps struct {
+	App *app.App
+	// Sessions judges the tokens of Mediated Sign-In.
+	Sessions sessionsv1.SessionsServiceClient
+	// Asked says what a Company asks for in Mediated Sign-In.
+	Asked Asked
+	Now   clock.Clock
+	Log   *slog.Logger
+}
+
+// New makes the endpoints.
+func New(cfg Config, d Deps) *Endpoints {
+	return &Endpoints{cfg: cfg, app: d.App, sessions: d.Sessions, asked: d.Asked, flood: limit.New(0), now: d.Now, log: d.Log}
 }
 
 // Routes of the endpoints.
@@ -47,68 +60,17 @@ func (e *Endpoints) Routes() []publicweb.Route {
 	return []publicweb.Route{
 		{Method: http.MethodPost, Path: "/oauth/token", Handler: e.token, Caller: publicweb.Client},
 		{Method: http.MethodPost, Path: "/oauth/revoke", Handler: e.revoke, Caller: publicweb.Client},
+		{Method: http.MethodPost, Path: "/oauth/device", Handler: e.device, Caller: publicweb.Client},
+		{Method: http.MethodPost, Path: "/poppy/sign-in", Handler: e.mediated(e.signIn), Caller: publicweb.Session},
+		{Method: http.MethodPost, Path: "/poppy/sign-in/{id}", Handler: e.mediated(e.code), Caller: publicweb.Session},
 	}
-}
-
-// tokenResponse is the body of Poppy 4.2; no member is ever left out.
-type tokenResponse struct {
-	AccessToken string `json:"access_token"`
-	TokenType   string `json:"token_type"`
-	ExpiresIn   int64  `json:"expires_in"` // seconds
-	Scope       string `json:"scope"`
-	SessionID   string `json:"session_id"`
-	SignedIn    bool   `json:"signed_in"`
-}
-
-func (e *Endpoints) token(w http.ResponseWriter, r *http.Request, c *directory.Company) {
-	form, err := e.form(w, r, c)
-	if err != nil {
-		e.refuse(w, r, c, err)
-		return
-	}
-	opened, err := e.app.Token(r.Context(), c, form, r.Method, r.Header.Values("DPoP"))
-	if err != nil {
-		e.refuse(w, r, c, err)
-		return
-	}
-	body, err := encode(opened)
-	if err != nil {
-		e.refuse(w, r, c, err)
-		return
-	}
-	httpx.SetDPoPNonce(w, opened.GetDpopNonce())
-	uncacheable(w)
-	httpx.WriteJSON(w, http.StatusOK, body)
-}
-
-func encode(o *sessionsv1.IssuedTokens) ([]byte, error) {
-	return json.Marshal(tokenResponse{
-		AccessToken: o.GetAccessToken(), TokenType: o.GetTokenType(), ExpiresIn: int64(o.GetExpiresIn().AsDuration().Seconds()),
-		Scope: o.GetScope(), SessionID: o.GetSessionId(), SignedIn: o.GetSignedIn(),
-	})
-}
-
-// revoke ignores the DPoP header: no proof is needed here (decision 28).
-func (e *Endpoints) revoke(w http.ResponseWriter, r *http.Request, c *directory.Company) {
-	form, err := e.form(w, r, c)
-	if err == nil {
-		err = e.app.Revoke(r.Context(), c, form)
-	}
-	if err != nil {
-		e.refuse(w, r, c, err)
-		return
-	}
-	uncacheable(w)
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
 }
 
 // form reads the request's form. Everything in it is cheap; what isn't comes after
 // the client's address was counted.
 func (e *Endpoints) form(w http.ResponseWriter, r *http.Request, c *directory.Company) (oauth.Form, error) {
-	addr := limit.Key(limit.ClientAddr(r, e.cfg.TrustedProxies))
-	if ok, wait := e.flood.Allow(c.Scope.CompanyID()+"\x00"+addr, e.cfg.PerMinute, e.now()); !ok {
-		return oauth.Form{}, problem.New(problem.RateLimited, problem.RateLimitedReason, "poppy-0.1/4.3#46", "too many requests from this address").WithRetryAfter(wait)
+	if err := e.count(c, e.address(r)); err != nil {
+		return oauth.Form{}, err
 	}
 	if err := oauth.CheckNoTokenInQuery(r.URL.RawQuery); err != nil {
 		return oauth.Form{}, err
@@ -121,6 +83,18 @@ func (e *Endpoints) form(w http.ResponseWriter, r *http.Request, c *directory.Co
 		return oauth.Form{}, err
 	}
 	return oauth.ParseForm(body)
+}
+
+// address names where a request came from, for limiting.
+func (e *Endpoints) address(r *http.Request) string {
+	return limit.Key(limit.ClientAddr(r, e.cfg.TrustedProxies))
+}
+
+func (e *Endpoints) count(c *directory.Company, address string) error {
+	if ok, wait := e.flood.Allow(c.Scope.CompanyID()+"\x00"+address, e.cfg.PerMinute, e.now()); !ok {
+		return problem.New(problem.RateLimited, problem.RateLimitedReason, "poppy-0.1/4.3#46", "too many requests from this address").WithRetryAfter(wait)
+	}
+	return nil
 }
 
 func (e *Endpoints) refuse(w http.ResponseWriter, r *http.Request, c *directory.Company, err error) {

@@ -5,8 +5,15 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// Kinds of a Company.
+const (
+	Live = "live"
+	Test = "test" // for trying things out
 )
 
 // States of a Company.
@@ -86,21 +93,36 @@ type Due struct {
 	DomainID string
 }
 
-// Store keeps Companies and domains. Not found is problem NOT_FOUND.
+// Snapshot is a Company with all that it publishes, as of one version.
+type Snapshot struct {
+	Company
+	Connection Connection
+	Design     Design             // without the logo's bytes
+	Domains    []discovery.Domain // the verified ones, by name
+}
+
+// Store keeps Companies and what belongs to them. Not found is problem NOT_FOUND.
 type Store interface {
 	CreateCompany(ctx context.Context, c Company) error
 	Company(ctx context.Context, scope tenancy.Scope) (Company, error)
-	// CompaniesOnHost returns the active ones whose issuer has the host name, at most MaxOnHost.
-	CompaniesOnHost(ctx context.Context, hostname string) ([]Company, error)
+	Snapshot(ctx context.Context, scope tenancy.Scope) (Snapshot, error)
+	// SnapshotsOnHost returns the active Companies whose issuer has the host name, at most MaxOnHost.
+	SnapshotsOnHost(ctx context.Context, hostname string) ([]Snapshot, error)
 	ListCompanies(ctx context.Context, afterTime time.Time, afterID string, n int) ([]Company, error)
 	// UpdateCompany loads, changes and saves in one unit; the version grows by one.
-	UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*Company) error) (Company, error)
+	UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*Company, Connection) error) (Company, error)
+
+	// UpdateConnection loads, changes and saves in one unit, with the Company's version.
+	UpdateConnection(ctx context.Context, scope tenancy.Scope, change func(Company, *Connection) error) (Connection, error)
+	// Design returns the design with its logo.
+	Design(ctx context.Context, scope tenancy.Scope) (Design, error)
+	// UpdateDesign loads, changes and saves in one unit, with the Company's version.
+	UpdateDesign(ctx context.Context, scope tenancy.Scope, change func(*Design) error) (Design, error)
 
 	// CreateDomain saves d unless the Company has it already, or has MaxDomains. With validateOnly it only looks.
 	CreateDomain(ctx context.Context, scope tenancy.Scope, d Domain, validateOnly bool) error
 	Domain(ctx context.Context, scope tenancy.Scope, id string) (Domain, error)
 	ListDomains(ctx context.Context, scope tenancy.Scope, after string, n int) ([]Domain, error)
-	VerifiedDomains(ctx context.Context, scope tenancy.Scope) ([]discovery.Domain, error)
 	// UpdateDomain loads, changes and saves in one unit, with the Company's version
 	// where the set of verified domains changes. A domain that another Company has
 	// verified already is saved as taken.
@@ -121,6 +143,7 @@ type Page struct {
 	Status      int
 	ContentType string
 	Location    string
+	Body        []byte
 	Failure     string // a sentence; empty when there was an answer
 }
 
@@ -128,6 +151,7 @@ type Page struct {
 type App struct {
 	store        Store
 	egress       Egress
+	keys         *keys.Ring
 	now          clock.Clock
 	bounds       Bounds
 	hostedDomain string
@@ -140,16 +164,17 @@ type Config struct {
 	// HostedDomain, with an optional port, is where issuers are made when a Company names none: https://{slug}.{HostedDomain}.
 	HostedDomain string
 	Bounds       Bounds
-	// LookTime is how long one look at a domain may take, since somebody is waiting for it; 0 means 10 s.
+	// LookTime is how long one look at the Internet may take, since somebody is waiting for it; 0 means 10 s.
 	LookTime time.Duration
 }
 
-// New makes the use cases. changed is called after every committed change of a Company.
-func New(cfg Config, store Store, egress Egress, now clock.Clock, changed func(ctx context.Context, companyID string)) *App {
+// New makes the use cases; secrets are sealed with ring. changed is called after every
+// committed change of a Company.
+func New(cfg Config, store Store, egress Egress, ring *keys.Ring, now clock.Clock, changed func(ctx context.Context, companyID string)) *App {
 	if cfg.LookTime == 0 {
 		cfg.LookTime = 10 * time.Second
 	}
-	return &App{store: store, egress: egress, now: now, bounds: cfg.Bounds, hostedDomain: cfg.HostedDomain, lookTime: cfg.LookTime, changed: changed}
+	return &App{store: store, egress: egress, keys: ring, now: now, bounds: cfg.Bounds, hostedDomain: cfg.HostedDomain, lookTime: cfg.LookTime, changed: changed}
 }
 
 // Bounds returns the operator's bounds.

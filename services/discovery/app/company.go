@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -43,7 +42,7 @@ func (a *App) CreateCompany(ctx context.Context, n NewCompany) (Company, error) 
 		Issuer: issuer, Creator: n.Creator, Version: 1, CreatedAt: now, UpdatedAt: now, SettingsAt: now, LimitsAt: now,
 		Settings: discovery.Settings{Conversations: discovery.Conversations{Enabled: true}},
 	}
-	if err := a.check(&c); err != nil {
+	if err := a.check(&c, Connection{}); err != nil {
 		return Company{}, named(err)
 	}
 	if err := a.store.CreateCompany(ctx, c); err != nil {
@@ -99,7 +98,7 @@ type CompanyChange struct {
 
 // UpdateCompany changes the name, and the issuer as long as nothing was published under it.
 func (a *App) UpdateCompany(ctx context.Context, scope tenancy.Scope, ch CompanyChange) (Company, error) {
-	return a.update(ctx, scope, func(c *Company) error {
+	return a.update(ctx, scope, func(c *Company, conn Connection) error {
 		if err := resource.CheckETag(ch.ETag, c.Version); err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func (a *App) UpdateCompany(ctx context.Context, scope tenancy.Scope, ch Company
 			}
 			c.DisplayName = *ch.DisplayName
 			// It may be the organization's name in the documents.
-			if err := a.check(c); err != nil {
+			if err := a.check(c, conn); err != nil {
 				return named(err)
 			}
 		}
@@ -134,24 +133,24 @@ func (a *App) UpdateCompany(ctx context.Context, scope tenancy.Scope, ch Company
 
 // Publish checks everything that would be served and puts the Company on the air.
 func (a *App) Publish(ctx context.Context, scope tenancy.Scope, validateOnly bool) (Company, error) {
-	check := func(c *Company) error {
+	check := func(c *Company, conn Connection) error {
 		if c.State == Disabled {
 			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the company is disabled")
 		}
-		return a.check(c)
+		return a.check(c, conn)
 	}
 	if validateOnly {
-		c, err := a.store.Company(ctx, scope)
+		now, err := a.store.Snapshot(ctx, scope)
 		if err != nil {
 			return Company{}, err
 		}
-		if err := check(&c); err != nil {
+		if err := check(&now.Company, now.Connection); err != nil {
 			return Company{}, err
 		}
-		return c, nil
+		return now.Company, nil
 	}
-	return a.update(ctx, scope, func(c *Company) error {
-		if err := check(c); err != nil {
+	return a.update(ctx, scope, func(c *Company, conn Connection) error {
+		if err := check(c, conn); err != nil {
 			return err
 		}
 		c.State = Active
@@ -165,7 +164,7 @@ func (a *App) Publish(ctx context.Context, scope tenancy.Scope, validateOnly boo
 
 // SetEnabled takes a Company off the air or puts it back to where it was.
 func (a *App) SetEnabled(ctx context.Context, scope tenancy.Scope, on bool) (Company, error) {
-	return a.update(ctx, scope, func(c *Company) error {
+	return a.update(ctx, scope, func(c *Company, _ Connection) error {
 		switch {
 		case !on:
 			c.State = Disabled
@@ -180,35 +179,39 @@ func (a *App) SetEnabled(ctx context.Context, scope tenancy.Scope, on bool) (Com
 
 // UpdateSettings replaces the discovery settings by what change makes of them, once they pass every check.
 func (a *App) UpdateSettings(ctx context.Context, scope tenancy.Scope, etag string, validateOnly bool, change func(*discovery.Settings) error) (Company, error) {
-	apply := func(c *Company) error {
+	apply := func(c *Company, conn Connection) error {
 		if err := resource.CheckETag(etag, c.Version); err != nil {
 			return err
 		}
+		before := c.Settings
 		if err := change(&c.Settings); err != nil {
 			return err
 		}
-		if err := a.check(c); err != nil {
+		if err := checkScopesStay(before, c.Settings); err != nil {
+			return err
+		}
+		if err := a.check(c, conn); err != nil {
 			return err
 		}
 		c.SettingsAt = a.now()
 		return nil
 	}
 	if validateOnly {
-		c, err := a.store.Company(ctx, scope)
+		now, err := a.store.Snapshot(ctx, scope)
 		if err != nil {
 			return Company{}, err
 		}
-		if err := apply(&c); err != nil {
+		if err := apply(&now.Company, now.Connection); err != nil {
 			return Company{}, err
 		}
-		return c, nil
+		return now.Company, nil
 	}
 	return a.update(ctx, scope, apply)
 }
 
 // UpdateLimits replaces the limits by what change makes of them, within the bounds.
 func (a *App) UpdateLimits(ctx context.Context, scope tenancy.Scope, etag string, change func(*Limits) error) (Company, error) {
-	return a.update(ctx, scope, func(c *Company) error {
+	return a.update(ctx, scope, func(c *Company, _ Connection) error {
 		if err := resource.CheckETag(etag, c.Version); err != nil {
 			return err
 		}
@@ -223,7 +226,7 @@ func (a *App) UpdateLimits(ctx context.Context, scope tenancy.Scope, etag string
 	})
 }
 
-func (a *App) update(ctx context.Context, scope tenancy.Scope, change func(*Company) error) (Company, error) {
+func (a *App) update(ctx context.Context, scope tenancy.Scope, change func(*Company, Connection) error) (Company, error) {
 	c, err := a.store.UpdateCompany(ctx, scope, change)
 	if err != nil {
 		return Company{}, err
@@ -232,60 +235,12 @@ func (a *App) update(ctx context.Context, scope tenancy.Scope, change func(*Comp
 	return c, nil
 }
 
-// CompaniesOnHost returns the Companies on the air whose issuer has the host name.
-func (a *App) CompaniesOnHost(ctx context.Context, hostname string) ([]Company, error) {
-	return a.store.CompaniesOnHost(ctx, hostname)
+// Snapshot returns the Company of scope with all that it publishes.
+func (a *App) Snapshot(ctx context.Context, scope tenancy.Scope) (Snapshot, error) {
+	return a.store.Snapshot(ctx, scope)
 }
 
-// Documents are the bytes a Company serves.
-type Documents struct {
-	Version  int64
-	Metadata []byte
-	// ByDomain has the poppy.json of each verified domain.
-	ByDomain map[string][]byte
-}
-
-// Documents builds what the Company serves now.
-func (a *App) Documents(ctx context.Context, scope tenancy.Scope) (Documents, error) {
-	// The version is read before the domains: a change in between makes the next look build again.
-	c, err := a.store.Company(ctx, scope)
-	if err != nil {
-		return Documents{}, err
-	}
-	domains, err := a.store.VerifiedDomains(ctx, scope)
-	if err != nil {
-		return Documents{}, err
-	}
-	return a.documents(&c, domains)
-}
-
-// check builds everything that c would serve, for a domain as long as one can be.
-func (a *App) check(c *Company) error {
-	longest, err := discovery.ParseDomain(strings.Repeat(strings.Repeat("d", 62)+".", 3) + strings.Repeat("d", 64-3) + ".dd")
-	if err != nil {
-		return err
-	}
-	_, err = a.documents(c, []discovery.Domain{longest})
-	return within("discovery_settings", err)
-}
-
-func (a *App) documents(c *Company, domains []discovery.Domain) (Documents, error) {
-	settings := c.Settings
-	if settings.OrganizationName == "" {
-		settings.OrganizationName = c.DisplayName
-	}
-	checked, err := discovery.CheckSettings(settings)
-	if err != nil {
-		return Documents{}, err
-	}
-	out := Documents{Version: c.Version, ByDomain: map[string][]byte{}}
-	if out.Metadata, err = discovery.BuildMetadata(checked, c.Issuer, domains); err != nil {
-		return Documents{}, err
-	}
-	for _, d := range domains {
-		if out.ByDomain[d.String()], err = discovery.BuildDocument(checked, c.Issuer, d); err != nil {
-			return Documents{}, err
-		}
-	}
-	return out, nil
+// SnapshotsOnHost returns the Companies on the air whose issuer has the host name.
+func (a *App) SnapshotsOnHost(ctx context.Context, hostname string) ([]Snapshot, error) {
+	return a.store.SnapshotsOnHost(ctx, hostname)
 }

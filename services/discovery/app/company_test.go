@@ -97,7 +97,7 @@ func TestPublish_DisableEnable(t *testing.T) {
 	scope, c := r.company(t, "noodle")
 	host := c.Issuer.Hostname()
 	onAir := func() int {
-		on, err := r.CompaniesOnHost(t.Context(), host)
+		on, err := r.SnapshotsOnHost(t.Context(), host)
 		require.NoError(t, err)
 		return len(on)
 	}
@@ -257,57 +257,6 @@ func TestDocuments_OneEachOfEveryVerifiedDomain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "Noodle Bar", doc.Name)
 		require.NoError(t, discovery.CheckPair(doc, meta))
-	}
-}
-
-// offersEverySignIn is a Company with all that draft 0.1 has.
-func offersEverySignIn(s *discovery.Settings) {
-	s.CustomScopes = map[string]string{"orders": "See orders"}
-	s.Direct = &discovery.SignIn{Scopes: []string{"poppy:read", "orders"}}
-	s.Device = &discovery.SignIn{Scopes: []string{"poppy:read"}}
-	s.Mediated = &discovery.Mediated{Fields: []discovery.MediatedField{{Name: "email", Label: "Email"}, {Name: "pin", Label: "PIN", Secret: true}}, Scopes: []string{"poppy:read"}}
-}
-
-func TestDocuments_SignInThatIsOffered(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/3.1#8", "poppy-0.1/3.1#9", "poppy-0.1/3.1#10", "poppy-0.1/3.1#11", "poppy-0.1/3.1#12", "poppy-0.1/3.1#13", "poppy-0.1/3.2#13", "poppy-0.1/3.2#14")
-	r := newRig(t)
-	scope, c := r.company(t, "noodle")
-	d := r.domain(t, scope, "noodle.example")
-	r.net.txt[app.TXTName(d.Domain)] = []string{d.TXTValue()}
-	_, err := r.CheckDomain(t.Context(), scope, d.ID)
-	require.NoError(t, err)
-	_, err = r.UpdateSettings(t.Context(), scope, "", false, func(s *discovery.Settings) error { offersEverySignIn(s); return nil })
-	require.NoError(t, err)
-	docs, err := r.Documents(t.Context(), scope)
-	require.NoError(t, err)
-	doc, err := discovery.ParseDocument(docs.ByDomain["noodle.example"], "noodle.example")
-	require.NoError(t, err)
-	require.NoError(t, discovery.CheckPublished(doc))
-	require.Equal(t, []string{"poppy:read", "orders"}, doc.Auth.Direct.Scopes)
-	require.Equal(t, []string{"poppy:read"}, doc.Auth.Device.Scopes)
-	require.Equal(t, c.Issuer.SignInEndpoint(), doc.Auth.Mediated.Endpoint)
-	require.Equal(t, "See orders", doc.Auth.CustomScopes["orders"])
-	meta, err := discovery.ParseMetadata(docs.Metadata, c.Issuer.String())
-	require.NoError(t, err)
-	require.NoError(t, discovery.CheckPair(doc, meta))
-	require.Equal(t, c.Issuer.AuthorizationEndpoint(), meta.AuthorizationEndpoint)
-	require.Equal(t, c.Issuer.DeviceAuthorizationEndpoint(), meta.DeviceAuthorizationEndpoint)
-}
-
-func TestPJ06_UpdateSettings_SignInWithoutItsParts(t *testing.T) {
-	clausetest.Refuses(t, "poppy-0.1/3.1#8", "poppy-0.1/3.1#9", "poppy-0.1/3.1#11", "poppy-0.1/3.1#12")
-	r := newRig(t)
-	scope, _ := r.company(t, "noodle")
-	for field, spoil := range map[string]func(*discovery.Settings){
-		"direct.scopes":           func(s *discovery.Settings) { s.Direct.Scopes = nil },
-		"direct.scopes[0]":        func(s *discovery.Settings) { s.Direct.Scopes = []string{"unknown"} },
-		"device.scopes":           func(s *discovery.Settings) { s.Device.Scopes = nil },
-		"mediated.fields":         func(s *discovery.Settings) { s.Mediated.Fields = nil },
-		"mediated.fields[1].name": func(s *discovery.Settings) { s.Mediated.Fields[1].Name = "email" },
-		"mediated.scopes":         func(s *discovery.Settings) { s.Mediated.Scopes = nil },
-	} {
-		_, err := r.UpdateSettings(t.Context(), scope, "", false, func(s *discovery.Settings) error { offersEverySignIn(s); spoil(s); return nil })
-		requireReason(t, err, problem.InvalidRequest, "discovery_settings."+field)
 	}
 }
 

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -71,6 +73,7 @@ var errRelay = errors.New("relay is away")
 type rig struct {
 	*app.App
 	net   *internet
+	ring  *keys.Ring
 	clock *clock.Manual
 
 	mu      sync.Mutex
@@ -88,7 +91,10 @@ func newRigWith(t testing.TB, cfg app.Config) *rig {
 		net:   &internet{pages: map[string]app.Page{}, txt: map[string][]string{}, down: map[string]error{}, hang: map[string]bool{}},
 		clock: clock.NewManual(time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)),
 	}
-	r.App = app.New(cfg, store.New(dbtest.SQLite(t), r.clock.Now), r.net, r.clock.Now, func(_ context.Context, id string) {
+	ring, err := keys.NewRing(1, map[byte][]byte{1: bytes.Repeat([]byte{1}, keys.RootSize)})
+	require.NoError(t, err)
+	r.ring = ring
+	r.App = app.New(cfg, store.New(dbtest.SQLite(t), r.clock.Now), r.net, ring, r.clock.Now, func(_ context.Context, id string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.changed = append(r.changed, id)
@@ -108,7 +114,12 @@ func (r *rig) told() []string {
 // company makes a Company that is being set up.
 func (r *rig) company(t testing.TB, slug string) (tenancy.Scope, app.Company) {
 	t.Helper()
-	c, err := r.CreateCompany(t.Context(), app.NewCompany{Slug: slug, DisplayName: "Noodle Bar", Kind: "live"})
+	return r.companyOfKind(t, slug, app.Live)
+}
+
+func (r *rig) companyOfKind(t testing.TB, slug, kind string) (tenancy.Scope, app.Company) {
+	t.Helper()
+	c, err := r.CreateCompany(t.Context(), app.NewCompany{Slug: slug, DisplayName: "Noodle Bar", Kind: kind})
 	require.NoError(t, err)
 	scope, err := tenancy.For(c.ID)
 	require.NoError(t, err)
@@ -121,6 +132,31 @@ func (r *rig) domain(t testing.TB, scope tenancy.Scope, name string) app.Domain 
 	d, err := r.CreateDomain(t.Context(), scope, name, false)
 	require.NoError(t, err)
 	return d
+}
+
+// verified registers a domain and proves it.
+func (r *rig) verified(t testing.TB, scope tenancy.Scope, name string) {
+	t.Helper()
+	d := r.domain(t, scope, name)
+	r.net.txt[app.TXTName(d.Domain)] = []string{d.TXTValue()}
+	_, err := r.CheckDomain(t.Context(), scope, d.ID)
+	require.NoError(t, err)
+}
+
+// connect changes the connection.
+func (r *rig) connect(t testing.TB, scope tenancy.Scope, ch app.ConnectionChange) app.Connection {
+	t.Helper()
+	got, err := r.UpdateConnection(t.Context(), scope, ch)
+	require.NoError(t, err)
+	return got
+}
+
+// connection returns the connection as stored.
+func (r *rig) connection(t testing.TB, scope tenancy.Scope) app.Connection {
+	t.Helper()
+	s, err := r.Snapshot(t.Context(), scope)
+	require.NoError(t, err)
+	return s.Connection
 }
 
 // state returns the Company as stored.

@@ -30,9 +30,9 @@ type Companies struct {
 // CreateCompany implements the service.
 func (s *Companies) CreateCompany(ctx context.Context, req *adminv1.CreateCompanyRequest) (*adminv1.Company, error) {
 	c := req.GetCompany()
-	kind := "live"
+	kind := app.Live
 	if c.GetKind() == adminv1.CompanyKind_COMPANY_KIND_TEST {
-		kind = "test"
+		kind = app.Test
 	}
 	got, err := s.App.CreateCompany(ctx, app.NewCompany{
 		Organization: c.GetOrganization(), Slug: c.GetSlug(), DisplayName: c.GetDisplayName(), Kind: kind, Issuer: c.GetIssuer(), Creator: platformrpc.Actor(ctx),
@@ -154,12 +154,16 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 	if err != nil {
 		return nil, err
 	}
-	fields := []string{"organization_name", "conversations_enabled", "conversations_resource", "apis", "browser_session_endpoint", "custom_scopes", "extensions"}
+	fields := []string{
+		"organization_name", "conversations_enabled", "conversations_resource", "apis", "browser_session_endpoint", "custom_scopes", "extensions",
+		"direct_scopes", "device_scopes", "mediated_scopes",
+	}
 	has, err := resource.Mask(req.GetUpdateMask(), fields, func(f string) bool {
 		return map[string]bool{
 			"organization_name": in.GetOrganizationName() != "", "conversations_enabled": in.GetConversationsEnabled(),
 			"conversations_resource": in.GetConversationsResource(), "apis": len(in.GetApis()) > 0,
 			"browser_session_endpoint": in.GetBrowserSessionEndpoint() != "", "custom_scopes": len(in.GetCustomScopes()) > 0, "extensions": len(in.GetExtensions()) > 0,
+			"direct_scopes": len(in.GetDirectScopes()) > 0, "device_scopes": len(in.GetDeviceScopes()) > 0, "mediated_scopes": len(in.GetMediatedScopes()) > 0,
 		}[f]
 	})
 	if err != nil {
@@ -187,6 +191,18 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 		if has("custom_scopes") {
 			to.CustomScopes = in.GetCustomScopes()
 		}
+		if has("direct_scopes") {
+			to.Direct = signIn(in.GetDirectScopes())
+		}
+		if has("device_scopes") {
+			to.Device = signIn(in.GetDeviceScopes())
+		}
+		if has("mediated_scopes") {
+			to.Mediated = nil
+			if s := in.GetMediatedScopes(); len(s) > 0 {
+				to.Mediated = &discovery.Mediated{Scopes: s} // its fields are the connection's
+			}
+		}
 		if has("extensions") {
 			var err error
 			to.Extensions, err = extensions(in.GetExtensions())
@@ -198,6 +214,14 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 		return nil, err
 	}
 	return settings(scope, got)
+}
+
+// signIn is a type of sign-in that grants scopes; nil without any.
+func signIn(scopes []string) *discovery.SignIn {
+	if len(scopes) == 0 {
+		return nil
+	}
+	return &discovery.SignIn{Scopes: scopes}
 }
 
 // extensions joins each entry's version with its further members.
@@ -331,6 +355,15 @@ func settings(scope tenancy.Scope, c app.Company) (*adminv1.DiscoverySettings, e
 		ConversationsEnabled: c.Settings.Conversations.Enabled, ConversationsResource: c.Settings.Conversations.OwnResource,
 		BrowserSessionEndpoint: c.Settings.BrowserSessionEndpoint, CustomScopes: c.Settings.CustomScopes,
 		UpdateTime: stamp(&c.SettingsAt), Etag: resource.ETag(c.Version),
+	}
+	if s := c.Settings.Direct; s != nil {
+		out.DirectScopes = s.Scopes
+	}
+	if s := c.Settings.Device; s != nil {
+		out.DeviceScopes = s.Scopes
+	}
+	if s := c.Settings.Mediated; s != nil {
+		out.MediatedScopes = s.Scopes
 	}
 	for _, a := range c.Settings.APIs {
 		out.Apis = append(out.Apis, &adminv1.Api{Type: string(a.Type), Url: a.URL, Description: a.Description, Resource: a.Resource})

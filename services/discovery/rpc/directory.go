@@ -19,7 +19,7 @@ type Directory struct {
 
 // ResolveHost implements the service.
 func (s *Directory) ResolveHost(ctx context.Context, req *directoryv1.ResolveHostRequest) (*directoryv1.ResolveHostResponse, error) {
-	got, err := s.App.CompaniesOnHost(ctx, req.GetHost())
+	got, err := s.App.SnapshotsOnHost(ctx, req.GetHost())
 	if err != nil {
 		return nil, err
 	}
@@ -40,18 +40,15 @@ func (s *Directory) GetCompanySnapshot(ctx context.Context, _ *directoryv1.GetCo
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.App.Company(ctx, scope)
+	c, err := s.App.Snapshot(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
 	return s.snapshot(c)
 }
 
-func (s *Directory) snapshot(c app.Company) (*directoryv1.CompanySnapshot, error) {
-	settings := c.Settings
-	if settings.OrganizationName == "" {
-		settings.OrganizationName = c.DisplayName
-	}
+func (s *Directory) snapshot(c app.Snapshot) (*directoryv1.CompanySnapshot, error) {
+	settings := c.Published()
 	checked, err := discovery.CheckSettings(settings)
 	if err != nil {
 		return nil, err
@@ -63,7 +60,13 @@ func (s *Directory) snapshot(c app.Company) (*directoryv1.CompanySnapshot, error
 		SessionTokenLifetime: durationpb.New(l.SessionTokenLifetime), SessionIdleLifetime: durationpb.New(l.SessionIdleLifetime),
 		EventRetention: durationpb.New(l.EventRetention), ConversationIdleLifetime: durationpb.New(l.ConversationIdleLifetime),
 		AnswerDeadline: durationpb.New(l.AnswerDeadline), SessionStartsPerMinute: int32(l.SessionStartsPerMinute), RequestsPerMinute: int32(l.RequestsPerMinute),
-		Version: c.Version,
+		Test: c.Kind == app.Test, Version: c.Version,
+	}
+	for _, d := range c.Domains {
+		out.Domains = append(out.Domains, d.String())
+	}
+	if c.SignInSetUp() {
+		out.SignIn = signInOf(c, settings)
 	}
 	if settings.Conversations.OwnResource {
 		out.ConversationsResource = c.Issuer.ConversationsEndpoint()
@@ -72,4 +75,55 @@ func (s *Directory) snapshot(c app.Company) (*directoryv1.CompanySnapshot, error
 		out.CustomScopes = append(out.CustomScopes, name)
 	}
 	return out, nil
+}
+
+// signInOf says how Users sign in, of which published has what is offered.
+func signInOf(c app.Snapshot, published discovery.Settings) *directoryv1.SignIn {
+	conn := c.Connection
+	out := &directoryv1.SignIn{
+		ScopeTexts: map[string]*directoryv1.Texts{}, Method: methods[conn.Method].inside,
+		AccountTokenLifetime: lifetime(conn), RotateAccountTokens: conn.RotateAccountTokens, EndSessionsAtSignOut: conn.EndSessions,
+		CredentialCheckUrl: conn.CredentialCheck.URL,
+		Design: &directoryv1.PageDesign{
+			AccentColor: c.Design.AccentColor, LogoVersion: c.Design.Logo.Version, Welcome: &directoryv1.Texts{ByLanguage: c.Design.Welcome},
+			SupportUrl: c.Design.SupportURL, PrivacyUrl: c.Design.PrivacyURL, TermsUrl: c.Design.TermsURL,
+		},
+	}
+	if published.Direct != nil {
+		out.DirectScopes = published.Direct.Scopes
+	}
+	if published.Device != nil {
+		out.DeviceScopes = published.Device.Scopes
+	}
+	if published.Mediated != nil {
+		out.MediatedScopes = published.Mediated.Scopes
+	}
+	for _, f := range conn.Fields() {
+		out.CredentialFields = append(out.CredentialFields, &directoryv1.CredentialField{Name: f.Name, Label: f.Label, Secret: f.Secret})
+	}
+	for scope, texts := range c.ScopeTexts() {
+		out.ScopeTexts[scope] = &directoryv1.Texts{ByLanguage: texts}
+	}
+	// What belongs to a method that isn't in use stays here.
+	switch conn.Method {
+	case app.OIDC:
+		out.OidcIssuer, out.OidcClientId, out.OidcSealedSecret = conn.OIDC.Issuer, conn.OIDC.ClientID, conn.SealedSecret
+		out.OidcScopes, out.OidcAccountClaim, out.OidcLabelClaim = conn.OIDC.Scopes, conn.OIDC.AccountClaim, conn.OIDC.LabelClaim
+		if out.GetOidcAccountClaim() == "" {
+			out.OidcAccountClaim = "sub"
+		}
+	case app.LoginHandoff:
+		out.LoginUrl = conn.LoginURL
+	case app.TestAccounts:
+		out.SealedTestAccounts, out.CredentialCheckUrl = conn.SealedAccounts, ""
+	case app.CheckByWebhook, app.NoMethod:
+	}
+	return out
+}
+
+func lifetime(conn app.Connection) *durationpb.Duration {
+	if conn.WithoutEnd {
+		return nil
+	}
+	return durationpb.New(conn.Lifetime())
 }

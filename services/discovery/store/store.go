@@ -109,11 +109,6 @@ func (s *Store) Company(ctx context.Context, scope tenancy.Scope) (out app.Compa
 	return out, notFound(err)
 }
 
-// CompaniesOnHost implements app.Store.
-func (s *Store) CompaniesOnHost(ctx context.Context, hostname string) ([]app.Company, error) {
-	return s.companies(ctx, db.ResolveHost, app.MaxOnHost, company.IssuerHost(hostname), company.StateEQ(company.StateActive))
-}
-
 // ListCompanies implements app.Store.
 func (s *Store) ListCompanies(ctx context.Context, afterTime time.Time, afterID string, n int) ([]app.Company, error) {
 	var where []predicate.Company
@@ -141,7 +136,7 @@ func (s *Store) companies(ctx context.Context, why db.Reason, n int, where ...pr
 }
 
 // UpdateCompany implements app.Store.
-func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*app.Company) error) (app.Company, error) {
+func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change func(*app.Company, app.Connection) error) (app.Company, error) {
 	out, err := s.updateCompany(ctx, scope, false, change)
 	if errors.Is(err, errNewIssuer) {
 		out, err = s.updateCompany(ctx, scope, true, change)
@@ -152,7 +147,7 @@ func (s *Store) UpdateCompany(ctx context.Context, scope tenancy.Scope, change f
 // errNewIssuer says that a change concerns other Companies as well.
 var errNewIssuer = errors.New("another issuer")
 
-func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove bool, change func(*app.Company) error) (out app.Company, err error) {
+func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove bool, change func(*app.Company, app.Connection) error) (out app.Company, err error) {
 	unit := func(fn func(context.Context, *ent.Tx) error) error { return s.db.Write(ctx, scope, fn) }
 	if mayMove {
 		unit = func(fn func(context.Context, *ent.Tx) error) error {
@@ -160,20 +155,16 @@ func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove 
 		}
 	}
 	err = unit(func(ctx context.Context, tx *ent.Tx) error {
-		q := tx.Company.Query().Where(company.ID(scope.CompanyID()))
-		if s.db.Postgres() {
-			q = q.ForUpdate()
-		}
-		row, err := q.Only(ctx)
+		row, c, err := s.lockCompany(ctx, tx, scope)
 		if err != nil {
 			return err
 		}
-		c, err := toCompany(row)
+		conn, err := connectionOf(ctx, tx, scope)
 		if err != nil {
 			return err
 		}
 		before := c.Issuer
-		if err := change(&c); err != nil {
+		if err := change(&c, conn); err != nil {
 			return err
 		}
 		if c.Issuer != before {
@@ -207,6 +198,21 @@ func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove 
 		return app.Company{}, exists("company.issuer", "another company has this issuer").WithCause(err)
 	}
 	return out, notFound(err)
+}
+
+// lockCompany loads the Company for a change of it or of what belongs to it: changes of
+// one Company come one after the other.
+func (s *Store) lockCompany(ctx context.Context, tx *ent.Tx, scope tenancy.Scope) (*ent.Company, app.Company, error) {
+	q := tx.Company.Query().Where(company.ID(scope.CompanyID()))
+	if s.db.Postgres() {
+		q = q.ForUpdate()
+	}
+	row, err := q.Only(ctx)
+	if err != nil {
+		return nil, app.Company{}, err
+	}
+	c, err := toCompany(row)
+	return row, c, err
 }
 
 func toCompany(row *ent.Company) (app.Company, error) {
@@ -305,24 +311,6 @@ func (s *Store) ListDomains(ctx context.Context, scope tenancy.Scope, after stri
 		for i, row := range rows {
 			if out[i], err = toDomain(row); err != nil {
 				return err
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-// VerifiedDomains implements app.Store.
-func (s *Store) VerifiedDomains(ctx context.Context, scope tenancy.Scope) (out []discovery.Domain, err error) {
-	err = s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		names, err := tx.Domain.Query().Where(domain.StateEQ(domain.StateVerified)).Order(domain.ByDomain()).Select(domain.FieldDomain).Strings(ctx)
-		if err != nil {
-			return err
-		}
-		out = make([]discovery.Domain, len(names))
-		for i, name := range names {
-			if out[i], err = discovery.ParseDomain(name); err != nil {
-				return fmt.Errorf("stored domain %s: %w", name, err)
 			}
 		}
 		return nil

@@ -98,9 +98,13 @@ func (r *rig) version(t testing.TB, scope tenancy.Scope) int64 {
 	return c.Version
 }
 
-func names(domains []discovery.Domain) []string {
+// domains returns the names of the verified domains.
+func (r *rig) domains(t testing.TB, scope tenancy.Scope) []string {
+	t.Helper()
+	s, err := r.Snapshot(t.Context(), scope)
+	require.NoError(t, err)
 	var out []string
-	for _, d := range domains {
+	for _, d := range s.Domains {
 		out = append(out, d.String())
 	}
 	return out
@@ -176,7 +180,7 @@ func TestUpdateCompany_NoChangeIsLostInARace(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range racers {
 			all.Go(func() {
-				_, errs[i] = r.UpdateCompany(t.Context(), scope, func(c *app.Company) error {
+				_, errs[i] = r.UpdateCompany(t.Context(), scope, func(c *app.Company, _ app.Connection) error {
 					c.Limits.RequestsPerMinute++
 					return nil
 				})
@@ -199,7 +203,7 @@ func TestUpdateCompany_RefusedChangeLeavesEverything(t *testing.T) {
 		before, err := r.Company(t.Context(), scope)
 		require.NoError(t, err)
 		refused := problem.New(problem.Invalid, problem.InvalidRequest, "", "no")
-		_, err = r.UpdateCompany(t.Context(), scope, func(c *app.Company) error {
+		_, err = r.UpdateCompany(t.Context(), scope, func(c *app.Company, _ app.Connection) error {
 			c.DisplayName = "changed"
 			return refused
 		})
@@ -215,7 +219,7 @@ func TestUpdateCompany_IssuerMustBeFree(t *testing.T) {
 		r.create(t, "taken")
 		scope := r.create(t, "mover")
 		move := func(at string) error {
-			_, err := r.UpdateCompany(t.Context(), scope, func(c *app.Company) error {
+			_, err := r.UpdateCompany(t.Context(), scope, func(c *app.Company, _ app.Connection) error {
 				c.Issuer = issuer(t, at)
 				return nil
 			})
@@ -233,7 +237,7 @@ func TestUpdateCompany_IssuerMustBeFree(t *testing.T) {
 	})
 }
 
-func TestCompaniesOnHost_OnlyActiveOnes(t *testing.T) {
+func TestSnapshotsOnHost_OnlyActiveOnes(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		for _, slug := range []string{"a", "b", "c"} {
 			c := r.company(t, slug, "https://host.example/t/"+slug)
@@ -241,18 +245,18 @@ func TestCompaniesOnHost_OnlyActiveOnes(t *testing.T) {
 			if slug == "a" {
 				continue
 			}
-			_, err := r.UpdateCompany(t.Context(), scopeOf(t, c), func(c *app.Company) error {
+			_, err := r.UpdateCompany(t.Context(), scopeOf(t, c), func(c *app.Company, _ app.Connection) error {
 				c.State = map[string]string{"b": app.Active, "c": app.Disabled}[slug]
 				return nil
 			})
 			require.NoError(t, err)
 		}
 		r.create(t, "elsewhere")
-		on, err := r.CompaniesOnHost(t.Context(), "host.example")
+		on, err := r.SnapshotsOnHost(t.Context(), "host.example")
 		require.NoError(t, err)
 		require.Len(t, on, 1)
 		require.Equal(t, "b", on[0].Slug)
-		on, err = r.CompaniesOnHost(t.Context(), "unknown.example")
+		on, err = r.SnapshotsOnHost(t.Context(), "unknown.example")
 		require.NoError(t, err)
 		require.Empty(t, on)
 	})
@@ -288,17 +292,13 @@ func TestVerifiedDomain_MakesTheDocumentsNew(t *testing.T) {
 		scope := r.create(t, "noodle")
 		id := r.domain(t, scope, "noodle.example")
 		require.Equal(t, int64(1), r.version(t, scope))
-		list, err := r.VerifiedDomains(t.Context(), scope)
-		require.NoError(t, err)
-		require.Empty(t, list)
+		require.Empty(t, r.domains(t, scope))
 
 		got, err := r.UpdateDomain(t.Context(), scope, id, r.verified)
 		require.NoError(t, err)
 		require.Equal(t, app.Verified, got.State)
 		require.Equal(t, int64(2), r.version(t, scope))
-		list, err = r.VerifiedDomains(t.Context(), scope)
-		require.NoError(t, err)
-		require.Equal(t, []string{"noodle.example"}, names(list))
+		require.Equal(t, []string{"noodle.example"}, r.domains(t, scope))
 
 		// A look that changes no state leaves the documents as they are.
 		_, err = r.UpdateDomain(t.Context(), scope, id, r.verified)
@@ -307,9 +307,7 @@ func TestVerifiedDomain_MakesTheDocumentsNew(t *testing.T) {
 
 		require.NoError(t, r.DeleteDomain(t.Context(), scope, id))
 		require.Equal(t, int64(3), r.version(t, scope))
-		list, err = r.VerifiedDomains(t.Context(), scope)
-		require.NoError(t, err)
-		require.Empty(t, list)
+		require.Empty(t, r.domains(t, scope))
 	})
 }
 
@@ -380,12 +378,8 @@ func TestMT09_VerifiedByOneCompanyOnly(t *testing.T) {
 		require.Empty(t, got.ProofMethod)
 		require.Nil(t, got.VerifiedAt)
 		require.NotEmpty(t, got.Observations, "what was seen stays readable")
-		list, err := r.VerifiedDomains(t.Context(), b)
-		require.NoError(t, err)
-		require.Empty(t, list)
-		list, err = r.VerifiedDomains(t.Context(), a)
-		require.NoError(t, err)
-		require.Equal(t, []string{"shop.example"}, names(list))
+		require.Empty(t, r.domains(t, b))
+		require.Equal(t, []string{"shop.example"}, r.domains(t, a))
 
 		// Given up by the first, it goes to the second at its next proof.
 		require.NoError(t, r.DeleteDomain(t.Context(), a, first))

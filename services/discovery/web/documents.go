@@ -1,6 +1,6 @@
 // Package web serves the published documents of Companies from memory: poppy.json
 // of each verified domain (Poppy 3), the OAuth metadata (RFC 8414) and the public
-// keys of webhook signatures.
+// keys of webhook signatures. Beside them it serves the logo of the sign-in pages.
 package web
 
 import (
@@ -31,6 +31,7 @@ const keysAge = 10 * time.Second
 type Documents struct {
 	build func(context.Context, tenancy.Scope) (app.Documents, error)
 	keys  func(context.Context, tenancy.Scope) ([]byte, error)
+	logos func(context.Context, tenancy.Scope) (app.Logo, error)
 	now   clock.Clock
 
 	mu       sync.RWMutex
@@ -58,9 +59,16 @@ type keysEntry struct {
 // maxCompanies bounds the memory; beyond it documents are built anew.
 const maxCompanies = 50000
 
-// New makes the handlers. build gives a Company's documents, keys its published webhook keys.
-func New(build func(context.Context, tenancy.Scope) (app.Documents, error), keys func(context.Context, tenancy.Scope) ([]byte, error), now clock.Clock) *Documents {
-	return &Documents{build: build, keys: keys, now: now, byScope: map[tenancy.Scope]*published{}, keysByCo: map[tenancy.Scope]keysEntry{}}
+// Sources are where a Company's documents come from.
+type Sources struct {
+	Documents   func(context.Context, tenancy.Scope) (app.Documents, error)
+	WebhookKeys func(context.Context, tenancy.Scope) ([]byte, error)
+	Logo        func(context.Context, tenancy.Scope) (app.Logo, error)
+}
+
+// New makes the handlers.
+func New(from Sources, now clock.Clock) *Documents {
+	return &Documents{build: from.Documents, keys: from.WebhookKeys, logos: from.Logo, now: now, byScope: map[tenancy.Scope]*published{}, keysByCo: map[tenancy.Scope]keysEntry{}}
 }
 
 // Routes returns the public endpoints.
@@ -69,6 +77,7 @@ func (d *Documents) Routes() []publicweb.Route {
 		{Method: http.MethodGet, Path: "/poppy/{domain}/poppy.json", Handler: d.poppy, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/.well-known/oauth-authorization-server", Handler: d.metadata, Caller: publicweb.Anyone, WellKnown: true},
 		{Method: http.MethodGet, Path: "/poppy/webhook-keys.json", Handler: d.webhookKeys, Caller: publicweb.Anyone},
+		{Method: http.MethodGet, Path: "/assets/logo", Handler: d.logo, Caller: publicweb.Anyone},
 	}
 }
 

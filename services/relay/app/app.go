@@ -1,6 +1,7 @@
-// Package app decides how a Company's backend is reached: where it is, what signs
-// the webhooks, and what an attempt's end means. It keeps no queue: which message is
-// due is the business of conversations.
+// Package app decides how a Company's own systems are reached: where its backend is,
+// what signs the webhooks, what an attempt's end means, and what may be sent to its
+// identity provider. It keeps no queue: which message is due is the business of
+// conversations. Of what Users sign in with it keeps and logs nothing.
 package app
 
 import (
@@ -54,9 +55,10 @@ type Store interface {
 	AddSecret(ctx context.Context, scope tenancy.Scope, s Secret, until time.Time) error
 }
 
-// Poster sends webhooks; egress.Client is one.
-type Poster interface {
+// Outside sends to foreign addresses; egress.Client is one.
+type Outside interface {
 	Post(ctx context.Context, r egress.PostRequest) (egress.Response, error)
+	Send(ctx context.Context, r egress.SendRequest) (egress.Response, error)
 }
 
 // Bell wakes whoever waits for a subject; *bus.Bus is one.
@@ -68,15 +70,15 @@ type Bell interface {
 type App struct {
 	bell  Bell // nil: nobody is woken
 	store Store
-	post  Poster
+	out   Outside
 	check func(url string) error
 	keys  *keys.Ring
 	now   clock.Clock
 }
 
 // New makes the use cases. check says whether a URL may be a backend's; bell may be nil.
-func New(store Store, post Poster, check func(url string) error, ring *keys.Ring, bell Bell, now clock.Clock) *App {
-	return &App{store: store, post: post, check: check, keys: ring, bell: bell, now: now}
+func New(store Store, out Outside, check func(url string) error, ring *keys.Ring, bell Bell, now clock.Clock) *App {
+	return &App{store: store, out: out, check: check, keys: ring, bell: bell, now: now}
 }
 
 // reachable tells those who deliver that a Company's backend is on again, or elsewhere.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"net/http"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
@@ -88,8 +89,8 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 	if ch.ValidateOnly {
 		return now, nil
 	}
-	if now.URL != "" && !has(secrets, Ed25519) {
-		if _, _, err := a.RotateSecret(ctx, scope, Ed25519, 0); err != nil {
+	if now.URL != "" {
+		if err := a.ensureKey(ctx, scope, secrets); err != nil {
 			return Backend{}, err
 		}
 	}
@@ -100,7 +101,18 @@ func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch Backend
 	return b, err
 }
 
-func has(secrets []Secret, kind string) bool { return count(secrets, kind) > 0 }
+// keyOverlap is how long a Company's first key signs on where two calls made one at the
+// same time: the receiver of either may have read the other's alone.
+const keyOverlap = time.Minute
+
+// ensureKey makes the key of v1a signatures unless secrets, those in force, hold one.
+func (a *App) ensureKey(ctx context.Context, scope tenancy.Scope, secrets []Secret) error {
+	if count(secrets, Ed25519) > 0 {
+		return nil
+	}
+	_, _, err := a.RotateSecret(ctx, scope, Ed25519, keyOverlap)
+	return err
+}
 
 func count(secrets []Secret, kind string) int {
 	n := 0
@@ -198,4 +210,19 @@ func (a *App) signers(scope tenancy.Scope, secrets []Secret) ([]webhook.Signer, 
 		out = append(out, key)
 	}
 	return out, nil
+}
+
+// sign returns the headers of a webhook that is signed by every secret.
+func (a *App) sign(scope tenancy.Scope, id string, at time.Time, body []byte, secrets []Secret) (http.Header, error) {
+	signers, err := a.signers(scope, secrets)
+	if err != nil {
+		return nil, err
+	}
+	h, err := webhook.Sign(id, at, body, signers...)
+	if err != nil {
+		return nil, err
+	}
+	return http.Header{
+		webhook.HeaderID: {h.ID}, webhook.HeaderTimestamp: {h.Timestamp}, webhook.HeaderSignature: {h.Signature},
+	}, nil
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
@@ -51,11 +50,7 @@ func (a *App) Deliver(ctx context.Context, scope tenancy.Scope, id string, body 
 	case !b.Enabled:
 		return Attempt{Outcome: Disabled, Reason: "backend disabled"}, nil
 	}
-	signers, err := a.signers(scope, secrets)
-	if err != nil {
-		return Attempt{}, err
-	}
-	h, err := webhook.Sign(id, now, body, signers...)
+	header, err := a.sign(scope, id, now, body, secrets)
 	if err != nil {
 		return Attempt{}, err
 	}
@@ -63,11 +58,8 @@ func (a *App) Deliver(ctx context.Context, scope tenancy.Scope, id string, body 
 	if timeout == 0 {
 		timeout = DefaultAttemptTimeout
 	}
-	res, err := a.post.Post(ctx, egress.PostRequest{
-		URL: b.URL, Body: body, Timeout: timeout, MaxBytes: webhook.MaxAnswer, Traced: true,
-		Header: http.Header{
-			webhook.HeaderID: {h.ID}, webhook.HeaderTimestamp: {h.Timestamp}, webhook.HeaderSignature: {h.Signature},
-		},
+	res, err := a.out.Post(ctx, egress.PostRequest{
+		URL: b.URL, Body: body, Timeout: timeout, MaxBytes: webhook.MaxAnswer, Traced: true, Header: header,
 	})
 	if ctx.Err() != nil {
 		return Attempt{}, ctx.Err()

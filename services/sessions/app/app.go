@@ -1,6 +1,7 @@
 // Package app decides about Sessions: whom a Company lets in, what a token request
 // gets (Poppy 4.2), whether a request with a Session Token may go on (Poppy 4.3),
-// and when a Session is over. It knows neither gRPC nor the database, and keeps no
+// how a Session comes to an account (Poppy 4.4 to 4.8), and when a sign-in or a
+// Session is over. It knows neither gRPC nor the database, and keeps no
 // state that could let a blocked agent or an ended Session pass once more.
 package app
 
@@ -42,6 +43,11 @@ type Store interface {
 	store.Admissions
 	store.Sessions
 	store.Pruning
+	store.Codes
+	store.Devices
+	store.Grants
+	store.Connections
+	store.SignInPruning
 }
 
 // Deps is what an App works with.
@@ -50,6 +56,7 @@ type Deps struct {
 	Companies Companies
 	Memory    Memory
 	Nonces    *keys.Nonces
+	Keys      *keys.Ring
 	Bell      Bell // nil: nobody is woken
 	Now       clock.Clock
 	Log       *slog.Logger

@@ -9,7 +9,10 @@ const (
 	// keepTokens is how long an expired token is kept, keepSessions how long a Session that is over.
 	keepTokens   = 24 * time.Hour
 	keepSessions = 30 * 24 * time.Hour
-	pruneBatch   = 500
+	// keepCodes is how long an expired code of any kind is kept, so that its reuse is seen; keepGrants how long a sign-in that is over.
+	keepCodes  = 24 * time.Hour
+	keepGrants = 30 * 24 * time.Hour
+	pruneBatch = 500
 )
 
 // Start writes last uses and prunes every interval until Stop.
@@ -54,13 +57,24 @@ func (a *App) Stop(ctx context.Context) error {
 	}
 }
 
-// Prune drops tokens a day after they expired, and Sessions 30 days after they
-// ended or became idle. Several processes may prune at once.
+// Prune drops tokens and codes a day after they expired, Grants 30 days after they
+// ended or expired, and Sessions 30 days after they ended or became idle. Several processes may prune at once.
 func (a *App) Prune(ctx context.Context) error {
 	now := a.Now()
-	if err := inBatches(ctx, func() (int, error) { return a.Store.PruneTokens(ctx, now.Add(-keepTokens), pruneBatch) }); err != nil {
-		return err
+	for _, drop := range []struct {
+		keep  time.Duration
+		prune func(ctx context.Context, before time.Time, limit int) (int, error)
+	}{
+		{keepTokens, a.Store.PruneTokens}, {keepCodes, a.Store.PruneCodes}, {keepCodes, a.Store.PruneDevices}, {keepGrants, a.Store.PruneGrants},
+	} {
+		if err := inBatches(ctx, func() (int, error) { return drop.prune(ctx, now.Add(-drop.keep), pruneBatch) }); err != nil {
+			return err
+		}
 	}
+	return a.pruneSessions(ctx, now)
+}
+
+func (a *App) pruneSessions(ctx context.Context, now time.Time) error {
 	cutoff := now.Add(-keepSessions)
 	scopes, err := a.Store.Unused(ctx, cutoff)
 	if err != nil {

@@ -7,28 +7,17 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
-	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/poppy/cimd"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
-// Revoke ends a Session Token of the client; for any other token it does nothing and says so no less (RFC 7009 section 2.2).
-func (a *App) Revoke(ctx context.Context, scope tenancy.Scope, clientID, token string) error {
-	sessionID, err := a.Store.Revoke(ctx, scope, keys.HashToken(scope.CompanyID(), token), clientID, a.Now())
-	if err != nil || sessionID == "" {
-		return err
-	}
-	a.sessionChanged(ctx, scope, sessionID)
-	return nil
-}
-
 // EndSession ends a Session; one that has ended stays as it is.
-func (a *App) EndSession(ctx context.Context, scope tenancy.Scope, id string) (store.Session, error) {
+func (a *App) EndSession(ctx context.Context, scope tenancy.Scope, id string) (store.SessionView, error) {
 	s, ended, err := a.Store.End(ctx, scope, id, a.Now())
 	if err != nil {
-		return store.Session{}, found(err)
+		return store.SessionView{}, found(err)
 	}
 	if ended {
 		a.sessionChanged(ctx, scope, id)
@@ -37,16 +26,16 @@ func (a *App) EndSession(ctx context.Context, scope tenancy.Scope, id string) (s
 }
 
 // Session returns one Session as it stands: one that idled out has its end set.
-func (a *App) Session(ctx context.Context, scope tenancy.Scope, id string) (store.Session, error) {
+func (a *App) Session(ctx context.Context, scope tenancy.Scope, id string) (store.SessionView, error) {
 	s, err := a.Store.Session(ctx, scope, id)
 	if err != nil {
-		return store.Session{}, found(err)
+		return store.SessionView{}, found(err)
 	}
 	return a.shown(ctx, scope, s)
 }
 
 // Sessions returns at most limit Sessions, the newest first.
-func (a *App) Sessions(ctx context.Context, scope tenancy.Scope, after store.Place, limit int) ([]store.Session, error) {
+func (a *App) Sessions(ctx context.Context, scope tenancy.Scope, after store.Place, limit int) ([]store.SessionView, error) {
 	list, err := a.Store.Sessions(ctx, scope, after, limit)
 	if err != nil {
 		return nil, err
@@ -59,12 +48,12 @@ func (a *App) Sessions(ctx context.Context, scope tenancy.Scope, after store.Pla
 	return list, nil
 }
 
-func (a *App) shown(ctx context.Context, scope tenancy.Scope, s store.Session) (store.Session, error) {
+func (a *App) shown(ctx context.Context, scope tenancy.Scope, s store.SessionView) (store.SessionView, error) {
 	c, err := a.Companies.Get(ctx, scope)
 	if err != nil {
-		return store.Session{}, err
+		return store.SessionView{}, err
 	}
-	if s.EndedAt.IsZero() && over(s, c.SessionIdleLifetime, a.Now()) {
+	if s.EndedAt.IsZero() && over(s.Session, c.SessionIdleLifetime, a.Now()) {
 		s.EndedAt = s.LastUsedAt.Add(c.SessionIdleLifetime)
 	}
 	return s, nil

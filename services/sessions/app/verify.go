@@ -39,6 +39,7 @@ type Caller struct {
 	SignedIn                               bool
 	Account                                string
 	Scopes                                 []string
+	JKT                                    string // thumbprint of the token's key, empty for a Bearer token
 	Nonce                                  string
 }
 
@@ -72,10 +73,12 @@ func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, e
 	}
 	caller := Caller{
 		SessionID: c.Session.ID, ClientID: c.Session.ClientID, AgentName: c.Session.AgentName, UserID: c.Session.UserID,
-		SignedIn: c.Token.SignedIn, Scopes: strings.Fields(c.Token.Scope), Nonce: nonce,
+		JKT: c.Token.JKT, Nonce: nonce,
 	}
-	if caller.SignedIn { // a signed-out token stays so after the Session signs in (decision 13)
-		caller.Account = c.Session.Account
+	// A signed-out token stays so after the Session signs in, and a signed-in one lasts
+	// no longer than the Grant it came from, whatever signs the Session in later (decision 13).
+	if c.Token.SignedIn && c.Grant.InForce(now) {
+		caller.SignedIn, caller.Account, caller.Scopes = true, c.Grant.Account, strings.Fields(c.Token.Scope)
 	}
 	return caller, nil
 }

@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -35,7 +34,7 @@ func (s *sessionServer) GetSession(ctx context.Context, r *adminv1.GetSessionReq
 	if err != nil {
 		return nil, err
 	}
-	return sessionOf(scope, found), nil
+	return sessionOf(scope, s.app.Now(), found), nil
 }
 
 // ListSessions implements adminv1.SessionServiceServer.
@@ -47,7 +46,7 @@ func (s *sessionServer) ListSessions(ctx context.Context, r *adminv1.ListSession
 	if err := checkParent(scope, r.GetParent()); err != nil {
 		return nil, err
 	}
-	after, err := placeOf(s.app.Now(), r.GetPageToken(), r.GetParent())
+	after, err := placeOf(s.app.Now(), r.GetPageToken(), "sessions", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +59,10 @@ func (s *sessionServer) ListSessions(ctx context.Context, r *adminv1.ListSession
 	if len(list) > size {
 		list = list[:size]
 		last := list[size-1]
-		out.NextPageToken = resource.Token(s.app.Now(), []string{strconv.FormatInt(last.CreatedAt.UnixMicro(), 10), last.ID}, "sessions", r.GetParent())
+		out.NextPageToken = tokenOf(s.app.Now(), store.Place{CreatedAt: last.CreatedAt, ID: last.ID}, "sessions", r.GetParent())
 	}
 	for _, found := range list {
-		out.Sessions = append(out.Sessions, sessionOf(scope, found))
+		out.Sessions = append(out.Sessions, sessionOf(scope, s.app.Now(), found))
 	}
 	return out, nil
 }
@@ -82,29 +81,18 @@ func (s *sessionServer) EndSession(ctx context.Context, r *adminv1.EndSessionReq
 	if err != nil {
 		return nil, err
 	}
-	return sessionOf(scope, ended), nil
+	return sessionOf(scope, s.app.Now(), ended), nil
 }
 
-func placeOf(now time.Time, token, parent string) (store.Place, error) {
-	parts, err := resource.After(now, token, 2, "sessions", parent)
-	if err != nil || parts == nil {
-		return store.Place{}, err
-	}
-	micros, err := strconv.ParseInt(parts[0], 10, 64)
-	if err != nil {
-		return store.Place{}, resource.Invalid("page_token", "not a page token of this list")
-	}
-	return store.Place{CreatedAt: time.UnixMicro(micros).UTC(), ID: parts[1]}, nil
-}
-
-func sessionOf(scope tenancy.Scope, s store.Session) *adminv1.Session {
+func sessionOf(scope tenancy.Scope, now time.Time, s store.SessionView) *adminv1.Session {
 	out := &adminv1.Session{
 		Name: scope.Name() + "/" + sessionsPrefix + s.ID, Uid: s.ID, State: adminv1.SessionState_SESSION_STATE_ACTIVE,
-		ClientId: s.ClientID, AgentName: s.AgentName, User: s.UserID, SignedIn: s.Account != "",
+		ClientId: s.ClientID, AgentName: s.AgentName, User: s.UserID, SignedIn: s.Grant.InForce(now), Account: s.Account,
 		CreateTime: timestamppb.New(s.CreatedAt), LastUsedTime: timestamppb.New(s.LastUsedAt), EndTime: timeOf(s.EndedAt),
 	}
 	if !s.EndedAt.IsZero() {
 		out.State = adminv1.SessionState_SESSION_STATE_ENDED
+		out.SignedIn = false
 	}
 	return out
 }

@@ -17,8 +17,11 @@ import (
 // Register puts the gRPC services of Sessions on r.
 func Register(r grpc.ServiceRegistrar, a *app.App) {
 	sessionsv1.RegisterSessionsServiceServer(r, &sessionsServer{app: a})
+	sessionsv1.RegisterSignInsServiceServer(r, &signInsServer{app: a})
+	sessionsv1.RegisterConnectionsServiceServer(r, &connectionsServer{app: a})
 	adminv1.RegisterAdmissionServiceServer(r, &admissionServer{app: a})
 	adminv1.RegisterSessionServiceServer(r, &sessionServer{app: a})
+	adminv1.RegisterConnectedAgentServiceServer(r, &connectedAgentServer{app: a})
 }
 
 type sessionsServer struct {
@@ -32,10 +35,10 @@ func (s *sessionsServer) OpenSession(ctx context.Context, r *sessionsv1.OpenSess
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.app.Open(ctx, scope, app.Request{
-		ClientID: r.GetClientId(), AgentName: r.GetAgentName(), UserID: r.GetUserId(), SessionID: r.GetSessionId(),
+	i, err := s.app.Open(ctx, scope, app.Opening{UserID: r.GetUserId(), Request: app.Request{
+		ClientID: r.GetClientId(), AgentName: r.GetAgentName(), SessionID: r.GetSessionId(),
 		Proof: proofOf(r.GetProof()), Resource: r.GetResource(), Once: onceOf(r.GetOnce()),
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +46,14 @@ func (s *sessionsServer) OpenSession(ctx context.Context, r *sessionsv1.OpenSess
 }
 
 func tokensOf(i app.Issued) *sessionsv1.IssuedTokens {
-	return &sessionsv1.IssuedTokens{
+	out := &sessionsv1.IssuedTokens{
 		AccessToken: i.Token, TokenType: string(i.Scheme), ExpiresIn: durationpb.New(i.Lifetime), SessionId: i.SessionID,
-		DpopNonce: i.Nonce, Created: i.Created,
+		Scope: i.Scope, SignedIn: i.SignedIn, DpopNonce: i.Nonce, Created: i.Created, RefreshToken: i.AccountToken,
 	}
+	if i.AccountTokenLifetime > 0 {
+		out.RefreshTokenExpiresIn = durationpb.New(i.AccountTokenLifetime)
+	}
+	return out
 }
 
 // VerifyRequest implements sessionsv1.SessionsServiceServer.
@@ -61,7 +68,7 @@ func (s *sessionsServer) VerifyRequest(ctx context.Context, r *sessionsv1.Verify
 	}
 	return &sessionsv1.VerifyRequestResponse{
 		SessionId: c.SessionID, ClientId: c.ClientID, AgentName: c.AgentName, UserId: c.UserID, SignedIn: c.SignedIn,
-		Account: c.Account, Scopes: c.Scopes, DpopNonce: c.Nonce,
+		Account: c.Account, Scopes: c.Scopes, DpopNonce: c.Nonce, Jkt: c.JKT,
 	}, nil
 }
 

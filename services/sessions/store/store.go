@@ -16,6 +16,14 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrEnded: the Session ended between being judged and being written.
 	ErrEnded = errors.New("session has ended")
+	// ErrAccount: the Session is signed in to another account.
+	ErrAccount = errors.New("session of another account")
+	// ErrConsumed: what is good once was used before.
+	ErrConsumed = errors.New("used before")
+	// ErrOver: the Grant has ended or expired.
+	ErrOver = errors.New("grant is over")
+	// ErrTaken: another row has the value that has to be unique.
+	ErrTaken = errors.New("taken")
 	// ErrStale: somebody else changed the row since the version that the caller saw.
 	ErrStale = errors.New("changed meanwhile")
 )
@@ -62,8 +70,9 @@ type Rule struct {
 // Session is one User, at one Company, through one Personal Agent.
 type Session struct {
 	ID, ClientID, AgentName, UserID string
-	// Account that the Session is signed in to, empty while it is signed out.
+	// Account that the Session was ever signed in to: it never takes another (Poppy 4.4).
 	Account    string
+	GrantID    string // of the Grant that last signed it in
 	CreatedAt  time.Time
 	LastUsedAt time.Time // to the minute
 	EndedAt    time.Time // zero: not ended; idleness is judged by the reader
@@ -76,6 +85,7 @@ type Token struct {
 	Resource        string // the only service it is for, empty for all that insist on none
 	Scope           string
 	SignedIn        bool
+	GrantID         string // of the Grant that a signed-in token is judged by
 	CreatedAt       time.Time
 	ExpiresAt       time.Time
 	RevokedAt       time.Time // zero: not revoked
@@ -87,31 +97,45 @@ type Standing struct {
 	Rule      *Rule
 }
 
-// Opening is what a token request is judged by. Session is nil when there is no
-// Session of the id that was asked for.
+// Asked is what a token request names. Secrets are named by their hashes; what is
+// empty isn't looked for.
+type Asked struct {
+	ClientID, SessionID        string
+	Code, Device, AccountToken string
+	Successors                 []string // hashes that the Account Token's successor may have
+}
+
+// Opening is what a token request is judged by, as of one moment. What was not asked
+// for, or isn't there, is nil.
 type Opening struct {
 	Standing
 	Session *Session
+	Code    *Code
+	Device  *Device
+	// AccountToken and its Grant come together.
+	AccountToken *AccountToken
+	Grant        *Grant
 }
 
 // Credential is what a request with a token is judged by, as of one moment. Token
-// and Session are nil when the token is unknown.
+// and Session are nil when the token is unknown, Grant when none signed the token in.
 type Credential struct {
 	Standing
 	Token   *Token
 	Session *Session
+	Grant   *Grant
 }
 
 // Tokens opens and renews Sessions and finds tokens.
 type Tokens interface {
-	Opening(ctx context.Context, scope tenancy.Scope, clientID, sessionID string) (Opening, error)
+	Opening(ctx context.Context, scope tenancy.Scope, asked Asked) (Opening, error)
 	// Issue adds t. With create it adds s too; otherwise it marks s as used and fails
 	// with ErrEnded if s has ended.
 	Issue(ctx context.Context, scope tenancy.Scope, s Session, create bool, t Token) error
 	Credential(ctx context.Context, scope tenancy.Scope, hash string) (Credential, error)
-	// Revoke ends the token if it is one of clientID's Sessions and returns the
-	// Session's id; otherwise, and when it was revoked before, it returns "".
-	Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID string, at time.Time) (string, error)
+	// Revoke ends a Session Token of clientID alone, or the Grant of an Account Token.
+	// Any other token, and one that has ended before, changes nothing.
+	Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID string, how Ending) (Ended, error)
 	// Touch notes that a Session was used; one that ended or was used later stays as it is.
 	Touch(ctx context.Context, scope tenancy.Scope, sessionID string, at time.Time) error
 }
@@ -128,18 +152,24 @@ type Admissions interface {
 	DeleteRule(ctx context.Context, scope tenancy.Scope, id string) error
 }
 
-// Place is where a page of Sessions begins: after this one, towards older ones.
+// Place is where a page of a list begins: after this one, towards older ones.
 type Place struct {
 	CreatedAt time.Time
 	ID        string // empty: at the newest
 }
 
+// SessionView is a Session and the Grant that last signed it in, nil where none did.
+type SessionView struct {
+	Session
+	Grant *Grant
+}
+
 // Sessions shows Sessions to their Company.
 type Sessions interface {
-	Session(ctx context.Context, scope tenancy.Scope, id string) (Session, error)
-	Sessions(ctx context.Context, scope tenancy.Scope, after Place, limit int) ([]Session, error)
+	Session(ctx context.Context, scope tenancy.Scope, id string) (SessionView, error)
+	Sessions(ctx context.Context, scope tenancy.Scope, after Place, limit int) ([]SessionView, error)
 	// End ends the Session, and tells whether it was this call that did.
-	End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (Session, bool, error)
+	End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (SessionView, bool, error)
 }
 
 // Pruning drops rows that nobody needs any more, at most limit at a time, and

@@ -62,11 +62,7 @@ func (s *Store) Rules(ctx context.Context, scope tenancy.Scope, after string, li
 // PutRule implements store.Admissions.
 func (s *Store) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) (store.Rule, error) {
 	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Rule, error) {
-		err := tx.AdmissionRule.Create().SetID(r.ID).SetClientID(r.ClientID).SetEffect(admissionrule.Effect(r.Effect)).SetReason(r.Reason).
-			SetNillableExpiresAt(optional(r.ExpiresAt)).SetCreatedAt(r.CreatedAt).
-			OnConflictColumns(admissionrule.FieldCompanyID, admissionrule.FieldClientID).
-			Update(func(u *ent.AdmissionRuleUpsert) { u.UpdateEffect().UpdateReason().UpdateExpiresAt() }).Exec(ctx)
-		if err != nil {
+		if err := putRule(ctx, tx, r); err != nil {
 			return store.Rule{}, err
 		}
 		row, err := tx.AdmissionRule.Query().Where(admissionrule.ClientID(r.ClientID)).Only(ctx)
@@ -75,6 +71,13 @@ func (s *Store) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) 
 		}
 		return ruleOf(row), nil
 	})
+}
+
+func putRule(ctx context.Context, tx *ent.Tx, r store.Rule) error {
+	return tx.AdmissionRule.Create().SetID(r.ID).SetClientID(r.ClientID).SetEffect(admissionrule.Effect(r.Effect)).SetReason(r.Reason).
+		SetNillableExpiresAt(optional(r.ExpiresAt)).SetCreatedAt(r.CreatedAt).
+		OnConflictColumns(admissionrule.FieldCompanyID, admissionrule.FieldClientID).
+		Update(func(u *ent.AdmissionRuleUpsert) { u.UpdateEffect().UpdateReason().UpdateExpiresAt() }).Exec(ctx)
 }
 
 // DeleteRule implements store.Admissions.

@@ -17,10 +17,15 @@ import (
 type Store struct{ db *db.DB }
 
 var (
-	_ store.Tokens     = (*Store)(nil)
-	_ store.Admissions = (*Store)(nil)
-	_ store.Sessions   = (*Store)(nil)
-	_ store.Pruning    = (*Store)(nil)
+	_ store.Tokens        = (*Store)(nil)
+	_ store.Admissions    = (*Store)(nil)
+	_ store.Sessions      = (*Store)(nil)
+	_ store.Pruning       = (*Store)(nil)
+	_ store.Grants        = (*Store)(nil)
+	_ store.Codes         = (*Store)(nil)
+	_ store.Devices       = (*Store)(nil)
+	_ store.Connections   = (*Store)(nil)
+	_ store.SignInPruning = (*Store)(nil)
 )
 
 // New makes a Store on d.

@@ -2,9 +2,14 @@ package entstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/accounttoken"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
@@ -13,17 +18,13 @@ import (
 
 // PruneTokens implements store.Pruning.
 func (s *Store) PruneTokens(ctx context.Context, before time.Time, limit int) (int, error) {
-	n := 0
-	err := s.db.SystemWrite(ctx, db.Prune, func(ctx context.Context, tx *ent.Tx) error {
+	return s.prune(ctx, func(ctx context.Context, tx *ent.Tx) (int, error) {
 		found, err := tx.SessionToken.Query().Where(sessiontoken.ExpiresAtLT(before)).Limit(limit).IDs(ctx)
 		if err != nil || len(found) == 0 {
-			n = 0
-			return err
+			return 0, err
 		}
-		n, err = tx.SessionToken.Delete().Where(sessiontoken.IDIn(found...)).Exec(ctx)
-		return err
+		return tx.SessionToken.Delete().Where(sessiontoken.IDIn(found...)).Exec(ctx)
 	})
-	return n, err
 }
 
 // Unused implements store.Pruning.
@@ -60,4 +61,57 @@ func (s *Store) PruneSessions(ctx context.Context, scope tenancy.Scope, endedBef
 		}
 		return tx.Session.Delete().Where(session.IDIn(found...)).Exec(ctx)
 	})
+}
+
+// PruneCodes implements store.SignInPruning.
+func (s *Store) PruneCodes(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.prune(ctx, func(ctx context.Context, tx *ent.Tx) (int, error) {
+		found, err := tx.AuthorizationCode.Query().Where(authorizationcode.ExpiresAtLT(before)).Limit(limit).IDs(ctx)
+		if err != nil || len(found) == 0 {
+			return 0, err
+		}
+		return tx.AuthorizationCode.Delete().Where(authorizationcode.IDIn(found...)).Exec(ctx)
+	})
+}
+
+// PruneDevices implements store.SignInPruning.
+func (s *Store) PruneDevices(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.prune(ctx, func(ctx context.Context, tx *ent.Tx) (int, error) {
+		found, err := tx.DeviceAuthorization.Query().Where(deviceauthorization.ExpiresAtLT(before)).Limit(limit).IDs(ctx)
+		if err != nil || len(found) == 0 {
+			return 0, err
+		}
+		return tx.DeviceAuthorization.Delete().Where(deviceauthorization.IDIn(found...)).Exec(ctx)
+	})
+}
+
+// PruneGrants implements store.SignInPruning.
+func (s *Store) PruneGrants(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.prune(ctx, func(ctx context.Context, tx *ent.Tx) (int, error) {
+		found, err := tx.Grant.Query().Where(grant.Or(grant.EndedAtLT(before), grant.ExpiresAtLT(before))).Limit(limit).All(ctx)
+		if err != nil || len(found) == 0 {
+			return 0, err
+		}
+		ids, companies := make([]string, 0, len(found)), make([]string, 0, len(found))
+		for _, g := range found {
+			ids, companies = append(ids, g.ID), append(companies, g.CompanyID)
+		}
+		slices.Sort(companies)
+		companies = slices.Compact(companies) // by Company, for the index begins with it
+		if _, err := tx.AccountToken.Delete().Where(accounttoken.CompanyIDIn(companies...), accounttoken.GrantIDIn(ids...)).Exec(ctx); err != nil {
+			return 0, err
+		}
+		return tx.Grant.Delete().Where(grant.IDIn(ids...)).Exec(ctx)
+	})
+}
+
+// prune runs fn on the rows of all Companies.
+func (s *Store) prune(ctx context.Context, fn func(context.Context, *ent.Tx) (int, error)) (int, error) {
+	n := 0
+	err := s.db.SystemWrite(ctx, db.Prune, func(ctx context.Context, tx *ent.Tx) error {
+		var err error
+		n, err = fn(ctx, tx)
+		return err
+	})
+	return n, err
 }

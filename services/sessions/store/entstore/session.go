@@ -7,28 +7,22 @@ import (
 	"entgo.io/ent/dialect/sql"
 
 	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
 // Session implements store.Sessions.
-func (s *Store) Session(ctx context.Context, scope tenancy.Scope, id string) (store.Session, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Session, error) {
-		sn, err := findSession(ctx, tx, id)
-		if err != nil {
-			return store.Session{}, err
-		}
-		if sn == nil {
-			return store.Session{}, store.ErrNotFound
-		}
-		return *sn, nil
+func (s *Store) Session(ctx context.Context, scope tenancy.Scope, id string) (store.SessionView, error) {
+	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SessionView, error) {
+		return viewSession(ctx, tx, id)
 	})
 }
 
 // Sessions implements store.Sessions.
-func (s *Store) Sessions(ctx context.Context, scope tenancy.Scope, after store.Place, limit int) ([]store.Session, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) ([]store.Session, error) {
+func (s *Store) Sessions(ctx context.Context, scope tenancy.Scope, after store.Place, limit int) ([]store.SessionView, error) {
+	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) ([]store.SessionView, error) {
 		q := tx.Session.Query().Order(session.ByCreatedAt(sql.OrderDesc()), session.ByID(sql.OrderDesc())).Limit(limit)
 		if after.ID != "" {
 			q.Where(session.Or(session.CreatedAtLT(after.CreatedAt), session.And(session.CreatedAt(after.CreatedAt), session.IDLT(after.ID))))
@@ -37,33 +31,65 @@ func (s *Store) Sessions(ctx context.Context, scope tenancy.Scope, after store.P
 		if err != nil {
 			return nil, err
 		}
-		out := make([]store.Session, 0, len(rows))
+		out := make([]store.SessionView, 0, len(rows))
 		for _, row := range rows {
-			out = append(out, sessionOf(row))
+			out = append(out, store.SessionView{Session: sessionOf(row)})
 		}
-		return out, nil
+		return out, addGrants(ctx, tx, out)
 	})
 }
 
 // End implements store.Sessions.
-func (s *Store) End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (store.Session, bool, error) {
+func (s *Store) End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (store.SessionView, bool, error) {
 	ended := false
-	sn, err := write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Session, error) {
+	v, err := write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SessionView, error) {
 		n, err := tx.Session.Update().Where(session.ID(id), session.EndedAtIsNil()).SetEndedAt(at).Save(ctx)
 		if err != nil {
-			return store.Session{}, err
+			return store.SessionView{}, err
 		}
 		ended = n > 0
-		sn, err := findSession(ctx, tx, id)
-		if err != nil {
-			return store.Session{}, err
-		}
-		if sn == nil {
-			return store.Session{}, store.ErrNotFound
-		}
-		return *sn, nil
+		return viewSession(ctx, tx, id)
 	})
-	return sn, ended, err
+	return v, ended, err
+}
+
+func viewSession(ctx context.Context, tx *ent.Tx, id string) (store.SessionView, error) {
+	sn, err := findSession(ctx, tx, id)
+	if err != nil {
+		return store.SessionView{}, err
+	}
+	if sn == nil {
+		return store.SessionView{}, store.ErrNotFound
+	}
+	v := []store.SessionView{{Session: *sn}}
+	err = addGrants(ctx, tx, v)
+	return v[0], err
+}
+
+// addGrants adds to each Session the Grant that last signed it in.
+func addGrants(ctx context.Context, tx *ent.Tx, list []store.SessionView) error {
+	var ids []string
+	for _, v := range list {
+		if v.GrantID != "" {
+			ids = append(ids, v.GrantID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := tx.Grant.Query().Where(grant.IDIn(ids...)).All(ctx)
+	if err != nil {
+		return err
+	}
+	found := make(map[string]*store.Grant, len(rows))
+	for _, row := range rows {
+		g := grantOf(row)
+		found[g.ID] = &g
+	}
+	for i := range list {
+		list[i].Grant = found[list[i].GrantID]
+	}
+	return nil
 }
 
 // findSession returns nil when there is no such Session.
@@ -81,7 +107,7 @@ func findSession(ctx context.Context, tx *ent.Tx, id string) (*store.Session, er
 
 func sessionOf(row *ent.Session) store.Session {
 	return store.Session{
-		ID: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, UserID: row.UserID, Account: row.Account,
+		ID: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, UserID: row.UserID, Account: row.Account, GrantID: row.GrantID,
 		CreatedAt: row.CreatedAt.UTC(), LastUsedAt: row.LastUsedAt.UTC(), EndedAt: timeOf(row.EndedAt),
 	}
 }

@@ -6,20 +6,31 @@ import (
 
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/session"
-	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
 // Opening implements store.Tokens.
-func (s *Store) Opening(ctx context.Context, scope tenancy.Scope, clientID, sessionID string) (store.Opening, error) {
+func (s *Store) Opening(ctx context.Context, scope tenancy.Scope, asked store.Asked) (store.Opening, error) {
 	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Opening, error) {
 		var o store.Opening
 		var err error
-		if o.Standing, err = standing(ctx, tx, clientID); err != nil || sessionID == "" {
+		if o.Standing, err = standing(ctx, tx, asked.ClientID); err != nil {
 			return o, err
 		}
-		o.Session, err = findSession(ctx, tx, sessionID)
+		if asked.SessionID != "" {
+			if o.Session, err = findSession(ctx, tx, asked.SessionID); err != nil {
+				return o, err
+			}
+		}
+		switch {
+		case asked.Code != "":
+			o.Code, err = findCode(ctx, tx, asked.Code)
+		case asked.Device != "":
+			o.Device, err = findDevice(ctx, tx, asked.Device)
+		case asked.AccountToken != "":
+			o.AccountToken, o.Grant, err = findAccountToken(ctx, tx, asked.AccountToken, asked.Successors)
+		}
 		return o, err
 	})
 }
@@ -41,6 +52,11 @@ func (s *Store) Credential(ctx context.Context, scope tenancy.Scope, hash string
 			if c.Session != nil {
 				c.Token, clientID = &t, c.Session.ClientID
 			}
+			if t.SignedIn {
+				if c.Grant, err = findGrant(ctx, tx, t.GrantID); err != nil {
+					return c, err
+				}
+			}
 		}
 		c.Standing, err = standing(ctx, tx, clientID)
 		return c, err
@@ -51,9 +67,7 @@ func (s *Store) Credential(ctx context.Context, scope tenancy.Scope, hash string
 func (s *Store) Issue(ctx context.Context, scope tenancy.Scope, sn store.Session, create bool, t store.Token) error {
 	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
 		if create {
-			err := tx.Session.Create().SetID(sn.ID).SetClientID(sn.ClientID).SetAgentName(sn.AgentName).SetUserID(sn.UserID).
-				SetAccount(sn.Account).SetCreatedAt(sn.CreatedAt).SetLastUsedAt(sn.LastUsedAt).Exec(ctx)
-			if err != nil {
+			if err := createSession(ctx, tx, sn); err != nil {
 				return err
 			}
 		} else {
@@ -66,27 +80,31 @@ func (s *Store) Issue(ctx context.Context, scope tenancy.Scope, sn store.Session
 				return store.ErrEnded
 			}
 		}
-		return tx.SessionToken.Create().SetID(t.Hash).SetSessionID(t.SessionID).SetJkt(t.JKT).SetResource(t.Resource).SetScope(t.Scope).
-			SetSignedIn(t.SignedIn).SetCreatedAt(t.CreatedAt).SetExpiresAt(t.ExpiresAt).Exec(ctx)
+		return createToken(ctx, tx, t)
 	})
 }
 
-// Revoke implements store.Tokens.
-func (s *Store) Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID string, at time.Time) (string, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (string, error) {
-		row, err := tx.SessionToken.Query().Where(sessiontoken.ID(hash), sessiontoken.RevokedAtIsNil()).Only(ctx)
-		if ent.IsNotFound(err) {
-			return "", nil
+// Revoke implements store.Tokens. Every token takes the same way: which kind it is of shows in the rows alone.
+func (s *Store) Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID string, how store.Ending) (store.Ended, error) {
+	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
+		row, err := tx.SessionToken.Get(ctx, hash)
+		if err != nil && !ent.IsNotFound(err) {
+			return store.Ended{}, err
 		}
-		if err != nil {
-			return "", err
+		_, g, gerr := findAccountToken(ctx, tx, hash, nil)
+		switch {
+		case gerr != nil:
+			return store.Ended{}, gerr
+		case g != nil && g.ClientID == clientID: // RFC7009/2.1: a token of another client stays as it is
+			return endGrants(ctx, tx, s.db.Postgres(), store.Selection{ID: g.ID}, how)
+		case err != nil || row.RevokedAt != nil:
+			return store.Ended{}, nil
 		}
-		// RFC7009/2.1: a token of another client stays as it is.
 		sn, err := findSession(ctx, tx, row.SessionID)
 		if err != nil || sn == nil || sn.ClientID != clientID {
-			return "", err
+			return store.Ended{}, err
 		}
-		return row.SessionID, tx.SessionToken.UpdateOneID(hash).SetRevokedAt(at).Exec(ctx)
+		return store.Ended{Sessions: []string{sn.ID}}, tx.SessionToken.UpdateOneID(hash).SetRevokedAt(how.At).Exec(ctx)
 	})
 }
 
@@ -97,9 +115,19 @@ func (s *Store) Touch(ctx context.Context, scope tenancy.Scope, sessionID string
 	})
 }
 
+func createSession(ctx context.Context, tx *ent.Tx, sn store.Session) error {
+	return tx.Session.Create().SetID(sn.ID).SetClientID(sn.ClientID).SetAgentName(sn.AgentName).SetUserID(sn.UserID).
+		SetAccount(sn.Account).SetGrantID(sn.GrantID).SetCreatedAt(sn.CreatedAt).SetLastUsedAt(sn.LastUsedAt).Exec(ctx)
+}
+
+func createToken(ctx context.Context, tx *ent.Tx, t store.Token) error {
+	return tx.SessionToken.Create().SetID(t.Hash).SetSessionID(t.SessionID).SetJkt(t.JKT).SetResource(t.Resource).SetScope(t.Scope).
+		SetSignedIn(t.SignedIn).SetGrantID(t.GrantID).SetCreatedAt(t.CreatedAt).SetExpiresAt(t.ExpiresAt).Exec(ctx)
+}
+
 func tokenOf(row *ent.SessionToken) store.Token {
 	return store.Token{
-		Hash: row.ID, SessionID: row.SessionID, JKT: row.Jkt, Resource: row.Resource, Scope: row.Scope, SignedIn: row.SignedIn,
+		Hash: row.ID, SessionID: row.SessionID, JKT: row.Jkt, Resource: row.Resource, Scope: row.Scope, SignedIn: row.SignedIn, GrantID: row.GrantID,
 		CreatedAt: row.CreatedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), RevokedAt: timeOf(row.RevokedAt),
 	}
 }

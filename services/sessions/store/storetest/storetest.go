@@ -19,6 +19,11 @@ type Store interface {
 	store.Admissions
 	store.Sessions
 	store.Pruning
+	store.Grants
+	store.Codes
+	store.Devices
+	store.Connections
+	store.SignInPruning
 }
 
 const (
@@ -61,6 +66,8 @@ func newToken(s store.Session, expires time.Time) store.Token {
 	return store.Token{Hash: ids.New("h"), SessionID: s.ID, JKT: "thumb", Resource: "https://r.example/", CreatedAt: s.CreatedAt, ExpiresAt: expires}
 }
 
+func signedOut(at time.Time) store.Ending { return store.Ending{At: at, Reason: store.SignedOut} }
+
 func (x suite) issue(t *testing.T, sn store.Session) store.Token {
 	t.Helper()
 	token := newToken(sn, sn.CreatedAt.Add(time.Hour))
@@ -78,11 +85,11 @@ func sessionAndToken(t *testing.T, x suite) {
 	require.Equal(t, sn, *c.Session)
 	require.Equal(t, store.ModeOpen, c.Admission.Mode)
 
-	o, err := x.s.Opening(t.Context(), x.one, agentA, sn.ID)
+	o, err := x.s.Opening(t.Context(), x.one, store.Asked{ClientID: agentA, SessionID: sn.ID})
 	require.NoError(t, err)
 	require.Equal(t, sn, *o.Session)
 
-	o, err = x.s.Opening(t.Context(), x.one, agentA, "ses_unknown")
+	o, err = x.s.Opening(t.Context(), x.one, store.Asked{ClientID: agentA, SessionID: "ses_unknown"})
 	require.NoError(t, err)
 	require.Nil(t, o.Session)
 	c, err = x.s.Credential(t.Context(), x.one, "unknown")
@@ -119,12 +126,15 @@ func renewal(t *testing.T, x suite) {
 func revocation(t *testing.T, x suite) {
 	sn := newSession(at(0))
 	token := x.issue(t, sn)
-	for _, c := range []struct{ hash, client, want string }{
-		{token.Hash, agentB, ""}, {"unknown", agentA, ""}, {token.Hash, agentA, sn.ID}, {token.Hash, agentA, ""},
+	for _, c := range []struct {
+		hash, client string
+		want         []string
+	}{
+		{token.Hash, agentB, nil}, {"unknown", agentA, nil}, {token.Hash, agentA, []string{sn.ID}}, {token.Hash, agentA, nil},
 	} {
-		got, err := x.s.Revoke(t.Context(), x.one, c.hash, c.client, at(time.Minute))
+		got, err := x.s.Revoke(t.Context(), x.one, c.hash, c.client, signedOut(at(time.Minute)))
 		require.NoError(t, err)
-		require.Equal(t, c.want, got)
+		require.Equal(t, store.Ended{Sessions: c.want}, got)
 	}
 	c, err := x.s.Credential(t.Context(), x.one, token.Hash)
 	require.NoError(t, err)
@@ -186,12 +196,12 @@ func rules(t *testing.T, x suite) {
 	require.NoError(t, err)
 	require.Equal(t, []store.Rule{second}, rest)
 
-	o, err := x.s.Opening(t.Context(), x.one, agentA, "")
+	o, err := x.s.Opening(t.Context(), x.one, store.Asked{ClientID: agentA})
 	require.NoError(t, err)
 	require.Equal(t, replaced, *o.Rule)
 	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, first.ID))
 	require.ErrorIs(t, x.s.DeleteRule(t.Context(), x.one, first.ID), store.ErrNotFound)
-	o, err = x.s.Opening(t.Context(), x.one, agentA, "")
+	o, err = x.s.Opening(t.Context(), x.one, store.Asked{ClientID: agentA})
 	require.NoError(t, err)
 	require.Nil(t, o.Rule)
 	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, second.ID))
@@ -204,7 +214,7 @@ func pages(t *testing.T, x suite) {
 		x.issue(t, sn)
 		made = append(made, sn)
 	}
-	var got []store.Session
+	var got []store.SessionView
 	place := store.Place{}
 	for len(got) < len(made) {
 		page, err := x.s.Sessions(t.Context(), x.one, place, 2)
@@ -215,7 +225,7 @@ func pages(t *testing.T, x suite) {
 		place = store.Place{CreatedAt: last.CreatedAt, ID: last.ID}
 	}
 	for i, sn := range made {
-		require.Equal(t, sn, got[len(made)-1-i])
+		require.Equal(t, store.SessionView{Session: sn}, got[len(made)-1-i])
 	}
 }
 
@@ -229,12 +239,12 @@ func isolation(t *testing.T, x suite) {
 	c, err := x.s.Credential(t.Context(), x.other, token.Hash)
 	require.NoError(t, err)
 	require.Nil(t, c.Token)
-	o, err := x.s.Opening(t.Context(), x.other, agentA, sn.ID)
+	o, err := x.s.Opening(t.Context(), x.other, store.Asked{ClientID: agentA, SessionID: sn.ID})
 	require.NoError(t, err)
 	require.Nil(t, o.Session)
 	require.Nil(t, o.Rule)
 	require.ErrorIs(t, x.s.Issue(t.Context(), x.other, sn, false, newToken(sn, at(time.Hour))), store.ErrEnded)
-	revoked, err := x.s.Revoke(t.Context(), x.other, token.Hash, agentA, at(0))
+	revoked, err := x.s.Revoke(t.Context(), x.other, token.Hash, agentA, signedOut(at(0)))
 	require.NoError(t, err)
 	require.Empty(t, revoked)
 	require.NoError(t, x.s.Touch(t.Context(), x.other, sn.ID, at(time.Hour)))

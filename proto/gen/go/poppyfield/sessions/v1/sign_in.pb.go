@@ -1328,7 +1328,7 @@ func (x *Connection) GetExpireTime() *timestamppb.Timestamp {
 type DisconnectRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	AccountId string                 `protobuf:"bytes,1,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
-	// Empty means all of the account's.
+	// Its agent loses every grant that it has of the account; empty means all agents.
 	GrantId       string `protobuf:"bytes,2,opt,name=grant_id,json=grantId,proto3" json:"grant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

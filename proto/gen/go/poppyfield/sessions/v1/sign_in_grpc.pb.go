@@ -381,7 +381,7 @@ const (
 type ConnectionsServiceClient interface {
 	// Lists the grants of one account that are in force, the newest first; at most 200.
 	ListConnections(ctx context.Context, in *ListConnectionsRequest, opts ...grpc.CallOption) (*ListConnectionsResponse, error)
-	// Ends one grant of the account, or all of them. What has ended already is no error.
+	// Ends what the account granted to the agent of one of its grants, or to all agents. What has ended already is no error.
 	Disconnect(ctx context.Context, in *DisconnectRequest, opts ...grpc.CallOption) (*DisconnectResponse, error)
 }
 
@@ -421,7 +421,7 @@ func (c *connectionsServiceClient) Disconnect(ctx context.Context, in *Disconnec
 type ConnectionsServiceServer interface {
 	// Lists the grants of one account that are in force, the newest first; at most 200.
 	ListConnections(context.Context, *ListConnectionsRequest) (*ListConnectionsResponse, error)
-	// Ends one grant of the account, or all of them. What has ended already is no error.
+	// Ends what the account granted to the agent of one of its grants, or to all agents. What has ended already is no error.
 	Disconnect(context.Context, *DisconnectRequest) (*DisconnectResponse, error)
 	mustEmbedUnimplementedConnectionsServiceServer()
 }

@@ -1,0 +1,44 @@
+// Package entstore keeps sign-ins under way and counters of attempts in the database.
+// It owns nothing but the translation: every statement runs in a unit of work of
+// internal/platform/db, which confines it to the Company of the scope.
+package entstore
+
+import (
+	"context"
+
+	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+	"github.com/poppyfield/poppyfield/services/auth/store"
+)
+
+// Store implements the interfaces of package store.
+type Store struct{ db *db.DB }
+
+var (
+	_ store.SignIns  = (*Store)(nil)
+	_ store.Attempts = (*Store)(nil)
+)
+
+// New makes a Store on d.
+func New(d *db.DB) *Store { return &Store{d} }
+
+func read[T any](ctx context.Context, s *Store, scope tenancy.Scope, fn func(context.Context, *ent.Tx) (T, error)) (T, error) {
+	var out T
+	err := s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		var err error
+		out, err = fn(ctx, tx)
+		return err
+	})
+	return out, err
+}
+
+func write[T any](ctx context.Context, s *Store, scope tenancy.Scope, fn func(context.Context, *ent.Tx) (T, error)) (T, error) {
+	var out T
+	err := s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
+		var err error
+		out, err = fn(ctx, tx)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,16 @@
+package entstore_test
+
+import (
+	"testing"
+
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+	"github.com/poppyfield/poppyfield/services/auth/store/entstore"
+	"github.com/poppyfield/poppyfield/services/auth/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		storetest.Run(t, entstore.New(d), dbtest.Company(t, d), dbtest.Company(t, d))
+	})
+}

@@ -1,0 +1,72 @@
+package entstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/grant"
+	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/services/sessions/store"
+)
+
+// maxIDs bounds the parameters of one statement.
+const maxIDs = 500
+
+// endGrants ends what which selects and is in force. Sessions with a token of an
+// ended Grant are affected even where another Grant has signed them in since.
+func endGrants(ctx context.Context, tx *ent.Tx, locks bool, which store.Selection, how store.Ending) (store.Ended, error) {
+	if which == (store.Selection{}) {
+		return store.Ended{}, nil
+	}
+	q := tx.Grant.Query().Where(inForce(how.At)).Order(grant.ByID())
+	if which.ID != "" {
+		q.Where(grant.ID(which.ID))
+	}
+	if which.Account != "" {
+		q.Where(grant.Account(which.Account))
+	}
+	if which.ClientID != "" {
+		q.Where(grant.ClientID(which.ClientID))
+	}
+	if locks {
+		q.ForUpdate()
+	}
+	ids, err := q.IDs(ctx)
+	if err != nil {
+		return store.Ended{}, err
+	}
+	ended := store.Ended{Grants: len(ids)}
+	for some := range slices.Chunk(ids, maxIDs) {
+		if err := tx.Grant.Update().Where(grant.IDIn(some...)).SetEndedAt(how.At).SetEndReason(string(how.Reason)).Exec(ctx); err != nil {
+			return store.Ended{}, err
+		}
+		affected, err := sessionsOf(ctx, tx, some, how.At)
+		if err != nil {
+			return store.Ended{}, err
+		}
+		ended.Sessions = append(ended.Sessions, affected...)
+		if how.EndSessions {
+			err := tx.Session.Update().Where(session.GrantIDIn(some...), session.EndedAtIsNil()).SetEndedAt(how.At).Exec(ctx)
+			if err != nil {
+				return store.Ended{}, err
+			}
+		}
+	}
+	slices.Sort(ended.Sessions)
+	ended.Sessions = slices.Compact(ended.Sessions)
+	return ended, nil
+}
+
+// sessionsOf names the Sessions that the Grants signed in last, or that have tokens of them.
+func sessionsOf(ctx context.Context, tx *ent.Tx, grants []string, now time.Time) ([]string, error) {
+	last, err := tx.Session.Query().Where(session.GrantIDIn(grants...), session.EndedAtIsNil()).IDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, err := tx.SessionToken.Query().Where(sessiontoken.GrantIDIn(grants...), sessiontoken.ExpiresAtGT(now)).
+		Unique(true).Select(sessiontoken.FieldSessionID).Strings(ctx)
+	return append(last, held...), err
+}

@@ -1,0 +1,59 @@
+package pages
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// mayLeave says whether the answer to the page's form may redirect to the agent's
+// site: browsers hold redirects after a form against form-action, too.
+func mayLeave(p Page) bool {
+	switch p := p.(type) {
+	case Login:
+		return p.MayLeave
+	case Code:
+		return p.MayLeave
+	case Leave:
+		return p.MayLeave
+	case Consent:
+		return p.MayLeave
+	case Failure:
+		return p.MayLeave
+	default:
+		return false
+	}
+}
+
+// setHeaders sets what keeps a page from being framed, cached, or made to load or send
+// anything elsewhere. It replaces what an outer handler has set for answers that are data.
+func setHeaders(h http.Header, leaves bool, o Options) error {
+	formAction, ancestors := "'self'", "'none'"
+	if leaves {
+		// Not the agent's host alone: its callback may redirect on.
+		formAction += " https:"
+	}
+	if len(o.FrameAncestors) > 0 {
+		for _, a := range o.FrameAncestors {
+			if a == "" || strings.ContainsAny(a, ";, \t\r\n") {
+				return fmt.Errorf("frame ancestor %q is not a source expression", a)
+			}
+		}
+		ancestors = strings.Join(o.FrameAncestors, " ")
+	}
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action "+formAction+
+		"; base-uri 'none'; frame-ancestors "+ancestors)
+	// X-Frame-Options can't name who may: with it, no one could embed the page.
+	if len(o.FrameAncestors) > 0 {
+		h.Del("X-Frame-Options")
+	} else {
+		h.Set("X-Frame-Options", "DENY")
+	}
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+	return nil
+}
