@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	accountSuffix = ".account.json"
-	lockSuffix    = ".account.lock"
+	accountSuffix = ".account"
+	lockSuffix    = ".account-lock"
 	lockInterval  = 20 * time.Millisecond
 )
 

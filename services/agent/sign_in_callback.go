@@ -86,7 +86,7 @@ func serveCallback(ln net.Listener, f directFlow) (<-chan directAnswer, func(), 
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // a browser that doesn't trust the CA says so itself
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // as in serveDocument
 	}
 	go func() { _ = srv.Serve(ln) }()
 	stop := func() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/test/fixture"
 )
@@ -434,5 +435,34 @@ func TestPrune_SignInsAndAttempts(t *testing.T) {
 		require.NoError(t, r.service.Prune(t.Context()))
 		token = r.ok(t, r.renew(t, id)).text("access_token")
 		r.refusedMediated(t, r.oneTimeCode(t, token, signIn, "246810"), http.StatusNotFound, "sign_in_not_found")
+	})
+}
+
+func TestService_StopEndsWhatStartBegan(t *testing.T) {
+	r := newSignInRig(t, dbtest.SQLite(t))
+	require.NoError(t, r.service.Stop(t.Context()), "nothing has begun")
+	require.NoError(t, r.service.Start(t.Context()))
+	for range 2 {
+		require.NoError(t, r.service.Stop(t.Context()))
+	}
+}
+
+// DP-04: an issuer with a path, whether or not a proxy takes the path off.
+func TestDP04_SignInAtAnIssuerWithAPath(t *testing.T) {
+	eachSignIn(t, func(t *testing.T, r *rig) {
+		r.company = r.NewCompanyAt(t, "/t/acme")
+		r.company.Snapshot.SignIn = fixture.SignIn()
+		r.Changed(r.company)
+		r.withCode()
+		require.Equal(t, r.company.Issuer.String()+"/device", r.ok(t, r.device(t, both)).text("verification_uri"))
+		token, id := r.token(t)
+		m := r.credentials(t, token, "poppy:read", careful, password)
+		m.url = strings.Replace(m.url, "/t/acme", "", 1)
+		signIn := r.status(t, m, "code_required").text("sign_in_id")
+		r.requireSignedIn(t, r.status(t, r.oneTimeCode(t, token, signIn, "246810"), "complete"), id, "poppy:read", "acc-9")
+		inner := r.credentials(t, token, "poppy:read", email, password)
+		inner.url = strings.Replace(inner.url, "/t/acme", "", 1)
+		inner.proofs = []string{fixture.Proof(t, r.key, http.MethodPost, inner.url, token, r.now())}
+		r.refusedMediated(t, inner, unauthorized, "invalid_dpop_proof")
 	})
 }

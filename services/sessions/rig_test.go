@@ -10,10 +10,12 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
 	"github.com/poppyfield/poppyfield/internal/poppy/jose"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+	directoryv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/sessions"
 	"github.com/poppyfield/poppyfield/test/fixture"
@@ -29,8 +31,11 @@ type rig struct {
 	*fixture.Platform
 	service   *sessions.Service
 	api       sessionsv1.SessionsServiceClient
+	signIns   sessionsv1.SignInsServiceClient
+	pages     sessionsv1.ConnectionsServiceClient
 	admission adminv1.AdmissionServiceClient
 	admin     adminv1.SessionServiceClient
+	agents    adminv1.ConnectedAgentServiceClient
 	company   *fixture.Company
 	key       *jose.Signer
 }
@@ -47,8 +52,19 @@ func newRig(t testing.TB, d *db.DB) *rig {
 
 func newMeteredRig(t testing.TB, d *db.DB, meters metric.MeterProvider) *rig {
 	t.Helper()
-	p := fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService")
-	s, err := sessions.New(sessions.Config{PruneEvery: time.Hour}, sessions.Deps{DB: d, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log, MeterProvider: meters})
+	return onPlatform(t, newPlatform(t, d), meters)
+}
+
+func newPlatform(t testing.TB, d *db.DB) *fixture.Platform {
+	t.Helper()
+	return fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.sessions.v1.SignInsService",
+		"poppyfield.sessions.v1.ConnectionsService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService",
+		"poppyfield.admin.v1.ConnectedAgentService")
+}
+
+func onPlatform(t testing.TB, p *fixture.Platform, meters metric.MeterProvider) *rig {
+	t.Helper()
+	s, err := sessions.New(sessions.Config{PruneEvery: time.Hour}, sessions.Deps{DB: p.DB, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log, MeterProvider: meters})
 	require.NoError(t, err)
 	s.Register(p.Server)
 	p.Serve(t)
@@ -56,7 +72,21 @@ func newMeteredRig(t testing.TB, d *db.DB, meters metric.MeterProvider) *rig {
 	return &rig{
 		Platform: p, service: s, api: sessionsv1.NewSessionsServiceClient(conn), admission: adminv1.NewAdmissionServiceClient(conn),
 		admin: adminv1.NewSessionServiceClient(conn), company: p.NewCompany(t), key: fixture.NewKey(t),
+		signIns: sessionsv1.NewSignInsServiceClient(conn), pages: sessionsv1.NewConnectionsServiceClient(conn), agents: adminv1.NewConnectedAgentServiceClient(conn),
 	}
+}
+
+// replica is another process of the same installation: it shares database, keys and
+// clock, and has its own memory, connections and caches.
+func (r *rig) replica(t testing.TB) *rig {
+	t.Helper()
+	p := newPlatform(t, r.DB)
+	p.Keys, p.Clock = r.Keys, r.Clock
+	p.Directory = directory.New(directoryv1.NewDirectoryServiceClient(p.Conn(t)), r.Clock.Now)
+	other := onPlatform(t, p, nil)
+	other.company, other.key = r.company, r.key
+	p.Changed(r.company)
+	return other
 }
 
 // open starts or renews a Session and returns its token.
@@ -69,22 +99,30 @@ func (r *rig) open(t testing.TB, change func(*sessionsv1.OpenSessionRequest)) *s
 
 func (r *rig) tryOpen(t testing.TB, c *fixture.Company, change func(*sessionsv1.OpenSessionRequest)) (*sessionsv1.IssuedTokens, error) {
 	t.Helper()
-	now, te := r.Clock.Now(), c.Issuer.TokenEndpoint()
-	once := func(kind string) *sessionsv1.OnceKey {
-		return &sessionsv1.OnceKey{
-			Kind: kind, Owner: clientID, Jti: fixture.RandomID(), IssueTime: timestamppb.New(now), Until: timestamppb.New(now.Add(90 * time.Second)),
-		}
-	}
 	q := &sessionsv1.OpenSessionRequest{
-		ClientId: clientID, AgentName: "Agent", UserId: userID,
-		Proof: &sessionsv1.ProofOfRequest{Method: "POST", Url: te, Proofs: []string{fixture.Proof(t, r.key, "POST", te, "", now)}},
-		Once:  []*sessionsv1.OnceKey{once(replay.KindClientAssertion), once(replay.KindSessionAssertion)},
+		ClientId: clientID, AgentName: "Agent", UserId: userID, Proof: r.proof(t, c),
+		Once: []*sessionsv1.OnceKey{r.once(replay.KindClientAssertion), r.once(replay.KindSessionAssertion)},
 	}
 	if change != nil {
 		change(q)
 	}
 	opened, err := r.api.OpenSession(c.Ctx(t.Context()), q)
 	return opened.GetTokens(), err
+}
+
+// proof is a right one for c's token endpoint.
+func (r *rig) proof(t testing.TB, c *fixture.Company) *sessionsv1.ProofOfRequest {
+	t.Helper()
+	te := c.Issuer.TokenEndpoint()
+	return &sessionsv1.ProofOfRequest{Method: "POST", Url: te, Proofs: []string{fixture.Proof(t, r.key, "POST", te, "", r.Clock.Now())}}
+}
+
+// once is an assertion of the agent that wasn't seen before.
+func (r *rig) once(kind string) *sessionsv1.OnceKey {
+	now := r.Clock.Now()
+	return &sessionsv1.OnceKey{
+		Kind: kind, Owner: clientID, Jti: fixture.RandomID(), IssueTime: timestamppb.New(now), Until: timestamppb.New(now.Add(90 * time.Second)),
+	}
 }
 
 // bearer asks for a Bearer token.

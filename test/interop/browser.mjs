@@ -11,8 +11,8 @@ const decode = (text) =>
 
 function attributes(tag) {
   const found = {}
-  for (const [, name, , double, single, bare] of tag.matchAll(/([\w:-]+)(=("([^"]*)"|'([^']*)'|[^\s>]+))?/g)) {
-    found[name.toLowerCase()] ??= decode(double ?? single ?? bare?.replace(/^=/, '') ?? '')
+  for (const [, name, double, single, bare] of tag.matchAll(/([\w:-]+)(?:=(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?/g)) {
+    found[name.toLowerCase()] ??= decode(double ?? single ?? bare ?? '')
   }
   return found
 }

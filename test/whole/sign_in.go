@@ -27,7 +27,7 @@ type Accounts struct {
 func (e Everybody) Accounts(t testing.TB) *Accounts {
 	t.Helper()
 	a := &Accounts{
-		Backend: e.Outside.Backend(e.Company.Domain + "-accounts"), Email: e.Recorder.Credential("email"),
+		Backend: e.Outside.Backend(e.Company.Domain + "-accounts"), Email: e.Recorder.Text("email"),
 		Password: e.Recorder.Credential("password"), Code: e.Recorder.Credential("code"), State: e.Recorder.Credential("state"),
 	}
 	a.Answer(func(w Webhook) (int, string) {

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/text/language"
@@ -28,7 +29,7 @@ func (s *Site) connectedAgents(w http.ResponseWriter, r *http.Request, c *direct
 	}
 	raw := form.Get("link")
 	if link, ok := s.openLink(w, r, c, raw); ok {
-		s.showConnected(w, r, c, raw, link, 0)
+		s.showConnected(w, r, c, raw, link, nil)
 	}
 }
 
@@ -53,12 +54,15 @@ func (s *Site) disconnectAgents(w http.ResponseWriter, r *http.Request, c *direc
 	if grant == allGrants {
 		grant = ""
 	}
-	ended, err := s.app.Disconnect(r.Context(), c, link, grant)
+	before, err := s.app.Connected(r.Context(), c, link)
+	if err == nil {
+		err = s.app.Disconnect(r.Context(), c, link, grant)
+	}
 	if err != nil {
 		s.failLink(w, r, c, link, err)
 		return
 	}
-	s.showConnected(w, r, c, raw, link, ended)
+	s.showConnected(w, r, c, raw, link, before)
 }
 
 func (s *Site) openLink(w http.ResponseWriter, r *http.Request, c *directory.Company, raw string) (signin.Link, bool) {
@@ -74,31 +78,67 @@ func (s *Site) failLink(w http.ResponseWriter, r *http.Request, c *directory.Com
 	s.failWith(w, r, c, s.language(r, l.Locale), err, pages.Failure{}, framedBy(c, l))
 }
 
-func (s *Site) showConnected(w http.ResponseWriter, r *http.Request, c *directory.Company, raw string, l signin.Link, ended int) {
+// showConnected shows what is connected; before is what was until now.
+func (s *Site) showConnected(w http.ResponseWriter, r *http.Request, c *directory.Company, raw string, l signin.Link, before []*sessionsv1.Connection) {
 	list, err := s.app.Connected(r.Context(), c, l)
 	if err != nil {
 		s.failLink(w, r, c, l, err)
 		return
 	}
 	lang := s.language(r, l.Locale)
-	page := pages.ConnectedAgents{Form: pages.Form{Action: c.Issuer.ConnectedAgentsURL(), Token: raw}, Ended: ended}
-	for _, connection := range list {
-		page.Agents = append(page.Agents, rowOf(lang, c, connection))
+	page := pages.ConnectedAgents{Form: pages.Form{Action: c.Issuer.ConnectedAgentsURL(), Token: raw}}
+	now := byAgent(list)
+	for _, of := range now {
+		page.Agents = append(page.Agents, rowOf(lang, c, of))
+	}
+	for _, was := range byAgent(before) {
+		if !slices.ContainsFunc(now, func(of []*sessionsv1.Connection) bool { return of[0].GetClientId() == was[0].GetClientId() }) {
+			page.Ended++
+		}
 	}
 	s.write(w, r, c, http.StatusOK, lang, page, framedBy(c, l))
 }
 
-func rowOf(lang language.Tag, c *directory.Company, in *sessionsv1.Connection) pages.ConnectedAgent {
-	row := pages.ConnectedAgent{
-		ID: in.GetGrantId(), Name: in.GetAgentName(), Host: hostOf(in.GetClientId()),
-		Connected: timeOf(in.GetCreateTime()), LastUsed: timeOf(in.GetLastUsedTime()), Expires: timeOf(in.GetExpireTime()),
+// byAgent puts the connections of an agent together: Users disconnect agents, whatever
+// number of times they connected them (poppy-0.1/4.9#18).
+func byAgent(list []*sessionsv1.Connection) [][]*sessionsv1.Connection {
+	var out [][]*sessionsv1.Connection
+	for _, in := range list {
+		i := slices.IndexFunc(out, func(of []*sessionsv1.Connection) bool { return of[0].GetClientId() == in.GetClientId() })
+		if i < 0 {
+			out = append(out, nil)
+			i = len(out) - 1
+		}
+		out[i] = append(out[i], in)
 	}
-	// What can't be read any more was granted all the same.
-	scope, err := oauth.ParseScope(in.GetScope())
-	if err != nil {
-		scope = oauth.Scope{in.GetScope()}
+	return out
+}
+
+// rowOf is the row of an agent: all that it may do, since when and until when. The
+// newest connection comes first.
+func rowOf(lang language.Tag, c *directory.Company, of []*sessionsv1.Connection) pages.ConnectedAgent {
+	row := pages.ConnectedAgent{ID: of[0].GetGrantId(), Name: of[0].GetAgentName(), Host: hostOf(of[0].GetClientId()), Expires: timeOf(of[0].GetExpireTime())}
+	var all oauth.Scope
+	for _, in := range of {
+		// What can't be read any more was granted all the same.
+		scope, err := oauth.ParseScope(in.GetScope())
+		if err != nil {
+			scope = oauth.Scope{in.GetScope()}
+		}
+		for _, name := range scope {
+			if !all.Contains(name) {
+				all = append(all, name)
+			}
+		}
+		row.Connected = timeOf(in.GetCreateTime())
+		if used := timeOf(in.GetLastUsedTime()); used.After(row.LastUsed) {
+			row.LastUsed = used
+		}
+		if ends := timeOf(in.GetExpireTime()); ends.IsZero() || !row.Expires.IsZero() && ends.After(row.Expires) {
+			row.Expires = ends
+		}
 	}
-	row.Scopes = scopeTexts(lang, c, scope)
+	row.Scopes = scopeTexts(lang, c, all)
 	return row
 }
 

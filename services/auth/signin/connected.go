@@ -80,9 +80,9 @@ func (a *App) Connected(ctx context.Context, company *directory.Company, l Link)
 	return got.GetConnections(), err
 }
 
-// Disconnect ends one grant of the link's account, or with an empty id all of them
-// (Poppy 4.9), and says how many that were.
-func (a *App) Disconnect(ctx context.Context, company *directory.Company, l Link, grantID string) (int, error) {
-	got, err := a.Connections.Disconnect(tenancy.Into(ctx, company.Scope), &sessionsv1.DisconnectRequest{AccountId: l.Account, GrantId: grantID})
-	return int(got.GetEnded()), err
+// Disconnect ends what the link's account granted to the agent of one of its grants, or
+// with an empty id to all agents (Poppy 4.9). What has ended already is no error.
+func (a *App) Disconnect(ctx context.Context, company *directory.Company, l Link, grantID string) error {
+	_, err := a.Connections.Disconnect(tenancy.Into(ctx, company.Scope), &sessionsv1.DisconnectRequest{AccountId: l.Account, GrantId: grantID})
+	return err
 }

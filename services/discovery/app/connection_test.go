@@ -85,6 +85,9 @@ func TestUpdateConnection_NamesTheFieldAtFault(t *testing.T) {
 	}
 	email := discovery.MediatedField{Name: "email", Label: "Email"}
 	provider := func(p app.Provider) app.ConnectionChange { return app.ConnectionChange{OIDC: &p} }
+	r := newRig(t)
+	scope, _ := r.company(t, "noodle")
+	r.told()
 	for name, c := range map[string]struct {
 		change app.ConnectionChange
 		field  string
@@ -124,9 +127,6 @@ func TestUpdateConnection_NamesTheFieldAtFault(t *testing.T) {
 		"a URL of another kind, long": {app.ConnectionChange{LoginURL: to("https://noodle.example/" + strings.Repeat("x", 2048))}, "login_handoff.login_url"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			scope, _ := r.company(t, "noodle")
-			r.told()
 			for _, validateOnly := range []bool{true, false} {
 				c.change.ValidateOnly = validateOnly
 				_, err := r.UpdateConnection(t.Context(), scope, c.change)
@@ -255,6 +255,8 @@ func TestTestAccounts_SecretsAreKept(t *testing.T) {
 }
 
 func TestTestAccounts_Refused(t *testing.T) {
+	r := newRig(t)
+	scope, _ := r.companyOfKind(t, "trial", app.Test)
 	for name, c := range map[string]struct {
 		spoil func(*app.NewTestAccount)
 		field string
@@ -268,8 +270,6 @@ func TestTestAccounts_Refused(t *testing.T) {
 		"no password":        {func(n *app.NewTestAccount) { n.Account, n.Username, n.Password = "acc-2", "other", keys.Secret{} }, "password"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			scope, _ := r.companyOfKind(t, "trial", app.Test)
 			second := mia()
 			c.spoil(&second)
 			_, err := r.UpdateConnection(t.Context(), scope, app.ConnectionChange{TestAccounts: &[]app.NewTestAccount{mia(), second}})

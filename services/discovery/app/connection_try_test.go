@@ -41,6 +41,9 @@ func TestCheckConnection_Provider(t *testing.T) {
 	keySet := func(keys string) []byte { return []byte(`{"keys":[` + keys + `]}`) }
 	with := func(name string, v any) app.Page { return ok(metadata(t, map[string]any{name: v})) }
 	good := ok(metadata(t, nil))
+	r := newRig(t)
+	scope, _ := r.company(t, "noodle")
+	r.connect(t, scope, byOIDC())
 	for name, c := range map[string]struct {
 		metadata app.Page
 		keys     app.Page
@@ -76,9 +79,6 @@ func TestCheckConnection_Provider(t *testing.T) {
 		"keys cut in a member": {good, ok(keySet(`{"kty":"RSA","n":"a"},{"kty":"EC","crv":"P-256","x":"a"},{"kty":"OKP","crv":"X25519","x":"a"}`)), []string{"metadata", "endpoints"}, "keys", "without a public key for signatures"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			scope, _ := r.company(t, "noodle")
-			r.connect(t, scope, byOIDC())
 			r.net.pages[at], r.net.pages[idp+"/jwks"] = c.metadata, c.keys
 			steps, err := r.CheckConnection(t.Context(), scope)
 			require.NoError(t, err)

@@ -82,6 +82,9 @@ func TestUpdateDesign_NamesTheFieldAtFault(t *testing.T) {
 	scopes := func(scope, tag, text string) *map[string]map[string]string {
 		return &map[string]map[string]string{scope: {tag: text}}
 	}
+	r := newRig(t)
+	scope, _ := r.company(t, "noodle")
+	r.told()
 	for name, c := range map[string]struct {
 		change app.DesignChange
 		field  string
@@ -105,9 +108,6 @@ func TestUpdateDesign_NamesTheFieldAtFault(t *testing.T) {
 		"scope's text too long": {app.DesignChange{ScopeTexts: scopes("poppy:read", "", strings.Repeat("x", 301))}, "scope_texts.poppy:read.texts."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			scope, _ := r.company(t, "noodle")
-			r.told()
 			_, err := r.UpdateDesign(t.Context(), scope, c.change)
 			requireReason(t, err, problem.InvalidRequest, "page_design."+c.field)
 			d, err := r.Design(t.Context(), scope)
