@@ -26,6 +26,43 @@ func TestCounts_OpenedAndRefused(t *testing.T) {
 	_, err := r.tryOpen(t, r.company, func(q *sessionsv1.OpenSessionRequest) { q.Proof.Proofs = []string{"x"} })
 	require.Error(t, err)
 
+	got := counted(t, reader)
+	require.Equal(t, map[string]int64{
+		"poppyfield.sessions.opened created": 1, "poppyfield.sessions.opened renewed": 1,
+		"poppyfield.sessions.refused invalid_session": 2, "poppyfield.sessions.refused invalid_dpop_proof": 1,
+	}, got)
+}
+
+func TestCounts_SignInsAndTheirEnds(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	r := newMeteredRig(t, dbtest.SQLite(t), sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)))
+	r.offer(nil)
+	in := r.signIn(t, nil)
+	_, err := r.refresh(t, in.GetRefreshToken())
+	require.NoError(t, err)
+	_, err = r.signInMediated(t, in.GetSessionId(), nil)
+	require.NoError(t, err)
+	d := r.startDevice(t)
+	_, err = r.exchange(t, in.GetSessionId(), byDevice(d.GetDeviceCode()), nil)
+	require.Error(t, err)
+	require.NoError(t, r.decide(t, d.GetUserCode(), readOnly, mia))
+	_, err = r.exchange(t, in.GetSessionId(), byDevice(d.GetDeviceCode()), nil)
+	require.NoError(t, err)
+	r.revoke(t, clientID, in.GetRefreshToken())
+	_, err = r.pages.Disconnect(r.company.Ctx(t.Context()), &sessionsv1.DisconnectRequest{AccountId: mia})
+	require.NoError(t, err)
+	got := counted(t, reader)
+	delete(got, "poppyfield.sessions.opened created")
+	require.Equal(t, map[string]int64{
+		"poppyfield.sessions.signed_in direct": 1, "poppyfield.sessions.signed_in device": 1, "poppyfield.sessions.signed_in mediated": 1,
+		"poppyfield.sessions.signed_in account_token": 1, "poppyfield.sessions.refused authorization_pending": 1,
+		"poppyfield.sessions.grants_ended signed_out": 1, "poppyfield.sessions.grants_ended disconnected": 2,
+	}, got)
+}
+
+// counted are the sums by metric and attribute, of which each has one.
+func counted(t *testing.T, reader *sdkmetric.ManualReader) map[string]int64 {
+	t.Helper()
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &all))
 	got := map[string]int64{}
@@ -41,8 +78,5 @@ func TestCounts_OpenedAndRefused(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, map[string]int64{
-		"poppyfield.sessions.opened created": 1, "poppyfield.sessions.opened renewed": 1,
-		"poppyfield.sessions.refused invalid_session": 2, "poppyfield.sessions.refused invalid_dpop_proof": 1,
-	}, got)
+	return got
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
 	"github.com/poppyfield/poppyfield/internal/poppy/jose"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -80,8 +81,13 @@ func onPlatform(t testing.TB, p *fixture.Platform, meters metric.MeterProvider) 
 // clock, and has its own memory, connections and caches.
 func (r *rig) replica(t testing.TB) *rig {
 	t.Helper()
+	return r.replicaWith(t, r.Keys)
+}
+
+func (r *rig) replicaWith(t testing.TB, ring *keys.Ring) *rig {
+	t.Helper()
 	p := newPlatform(t, r.DB)
-	p.Keys, p.Clock = r.Keys, r.Clock
+	p.Keys, p.Clock = ring, r.Clock
 	p.Directory = directory.New(directoryv1.NewDirectoryServiceClient(p.Conn(t)), r.Clock.Now)
 	other := onPlatform(t, p, nil)
 	other.company, other.key = r.company, r.key

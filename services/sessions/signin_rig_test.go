@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	directoryv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/test/fixture"
-
-	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 )
 
 const (

@@ -12,9 +12,8 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import https from 'node:https'
 import { createRequire } from 'node:module'
-import test, { after } from 'node:test'
+import test from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { findings } from './axe.mjs'
 import { chromium } from 'playwright-core'
 import { newAgent } from '../interop/agent.mjs'
 import { foreignFetch } from '../interop/net.mjs'
@@ -57,11 +56,6 @@ const browser = await chromium.launch({
   executablePath,
   args: ['--no-sandbox', `--host-resolver-rules=MAP agent.interop.test:443 127.0.0.1:${port}, MAP *.localhost 127.0.0.1`],
 })
-after(async () => {
-  await browser.close()
-  outside.closeAllConnections()
-  outside.close()
-})
 
 async function api(method, path, body) {
   const answer = await fetch(`${ready.api_origin}/v1/${path}`, {
@@ -98,6 +92,7 @@ const shop = await company('browser', {
 async function newUser(at) {
   const context = await browser.newContext({ ignoreHTTPSErrors: true, javaScriptEnabled: false, locale: 'en' })
   const page = await context.newPage()
+  page.setDefaultTimeout(10_000)
   const user = `usr_${randomBytes(12).toString('base64url')}`
   const DPoP = oauth.DPoP(client, await oauth.generateKeyPair('ES256'))
   const started = await oauth.genericTokenEndpointRequest(at.as, client, authentication, 'urn:ietf:params:oauth:grant-type:jwt-bearer',
@@ -159,7 +154,7 @@ async function refused(request, code) {
 }
 
 const flow = (name, run, at = shop) =>
-  test(name, async () => {
+  test(name, { timeout: 60_000 }, async () => {
     const user = await newUser(at)
     try {
       await run(user, user.page)
@@ -170,9 +165,7 @@ const flow = (name, run, at = shop) =>
 
 await flow('consent with one scope unticked', async (user, page) => {
   const sign = await user.authorize()
-  assert.deepEqual(await findings(page), [], 'login')
   await user.login('mia', 'noodles')
-  assert.deepEqual(await findings(page), [], 'consent')
   const text = await page.textContent('main')
   for (const said of ['Interop Agent', 'agent.interop.test', 'mia@shop.example', 'See and change your delivery addresses']) assert.ok(text.includes(said), said)
   await page.uncheck('[name=scope][value="poppy:write"]')
@@ -253,7 +246,6 @@ await flow('the User disconnects the agent, in a frame of the Company', async (u
   const tokens = await sign.exchange(await sign.arrive())
   const link = await api('POST', `${shop.name}/connectedAgents:createLink`, { account: 'acc-ken' })
   await page.goto(link.url)
-  assert.deepEqual(await findings(page), [], 'connected agents')
   assert.ok((await page.textContent('main')).includes('Interop Agent'))
   await page.locator('button[name=grant]').first().click()
   await page.waitForSelector('[role=status]')
@@ -282,7 +274,6 @@ await flow('a wrong one-time code, then the right one', async (user, page) => {
   await page.fill('[name=code]', '000000')
   await page.click('button[value=code]')
   assert.ok(await page.locator('[role=alert]').isVisible())
-  assert.deepEqual(await findings(page), [], 'one-time code')
   await page.fill('[name=code]', '271828')
   await page.click('button[value=code]')
   await page.click('button[value=approve]')
@@ -312,3 +303,7 @@ await flow('pages in the language that the agent asks for', async (user, page) =
   await page.goto(url.href)
   assert.equal(await page.getAttribute('html', 'lang'), 'ja')
 })
+
+await browser.close()
+outside.closeAllConnections()
+outside.close()

@@ -1,9 +1,11 @@
 package browser_test
 
 import (
+	"context"
 	"os/exec"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,7 +41,9 @@ func signIn(t *testing.T) {
 		o.DevHosts = append(o.DevHosts, name+"=127.0.0.1:"+port)
 	}
 	server := devserver.Start(t, o)
-	script := exec.CommandContext(t.Context(), node, "sign-in.mjs", server.ReadyFile, port, certificate.Chain, certificate.Key, certificate.CA, chromium)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	script := exec.CommandContext(ctx, node, "sign-in.mjs", server.ReadyFile, port, certificate.Chain, certificate.Key, certificate.CA, chromium)
 	out, err := script.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("%s", out)

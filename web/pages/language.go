@@ -13,6 +13,8 @@ func supported() []language.Tag {
 	return []language.Tag{language.English, language.Spanish, language.German, language.French, language.Japanese}
 }
 
+var ours = language.NewMatcher(supported())
+
 // Longer wishes are not worth reading: no User speaks that many languages.
 const maxWishes = 1000
 
@@ -27,14 +29,14 @@ func Match(uiLocales, acceptLanguage string) language.Tag {
 				wishes = append(wishes, tag)
 			}
 		}
-		if lang, ok := match(supported(), wishes...); ok {
-			return lang
+		if i, ok := match(ours, wishes); ok {
+			return supported()[i]
 		}
 	}
 	if len(acceptLanguage) <= maxWishes {
 		if wishes, _, err := language.ParseAcceptLanguage(acceptLanguage); err == nil {
-			if lang, ok := match(supported(), wishes...); ok {
-				return lang
+			if i, ok := match(ours, wishes); ok {
+				return supported()[i]
 			}
 		}
 	}
@@ -42,21 +44,18 @@ func Match(uiLocales, acceptLanguage string) language.Tag {
 }
 
 func nearest(lang language.Tag) language.Tag {
-	if lang, ok := match(supported(), lang); ok {
-		return lang
+	if i, ok := match(ours, []language.Tag{lang}); ok {
+		return supported()[i]
 	}
 	return language.English
 }
 
-// match returns the one of have that fits the wishes, as it is in have.
-func match(have []language.Tag, wishes ...language.Tag) (language.Tag, bool) {
-	if len(have) == 0 {
-		return language.Und, false
-	}
+// match returns the index of the matcher's language that fits the wishes.
+func match(m language.Matcher, wishes []language.Tag) (int, bool) {
 	// A User who wants no language in particular ("*") gets the next rule's.
-	wishes = slices.DeleteFunc(slices.Clone(wishes), func(t language.Tag) bool { return t == language.Und })
-	_, index, confidence := language.NewMatcher(have).Match(wishes...)
-	return have[index], confidence != language.No
+	wishes = slices.DeleteFunc(wishes, func(t language.Tag) bool { return t == language.Und })
+	_, index, confidence := m.Match(wishes...)
+	return index, confidence != language.No
 }
 
 // Text picks from a Company's texts by language tag the one for lang, else the one
@@ -71,8 +70,8 @@ func Text(lang language.Tag, texts map[string]string) string {
 			found = append(found, texts[key])
 		}
 	}
-	if tag, ok := match(have, lang); ok {
-		return found[slices.Index(have, tag)]
+	if i, ok := match(language.NewMatcher(have), []language.Tag{lang}); ok {
+		return found[i]
 	}
 	return texts[""]
 }

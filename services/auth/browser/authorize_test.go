@@ -86,8 +86,15 @@ func TestAuthorize_OtherParameters(t *testing.T) {
 		require.Len(t, q.Get("state"), 4097)
 
 		for _, fine := range [][]string{
-			{"response_mode", "query"}, {"prompt", "login consent"}, {"state", ""}, {"state", strings.Repeat("s", 4096)}, {"state", "ü&=+ /?#\"<script>"},
-			{"nonce", "n"}, {"unknown", "x"}, {"resource", "https://shop.example/"}, {"scope", "addresses"},
+			{"response_mode", "query"},
+			{"prompt", "login consent"},
+			{"state", ""},
+			{"state", strings.Repeat("s", 4096)},
+			{"state", "ü&=+ /?#\"<script>"},
+			{"nonce", "n"},
+			{"unknown", "x"},
+			{"resource", "https://shop.example/"},
+			{"scope", "addresses"},
 		} {
 			b := r.browser(t)
 			p := b.get(r.authorizeURL(r.with(fine...)))

@@ -81,7 +81,7 @@ func (b *browser) do(method, u string, form url.Values, header http.Header) page
 		req.RemoteAddr = b.address
 	}
 	for name, value := range b.cookies {
-		req.AddCookie(&http.Cookie{Name: name, Value: value}) //nolint:gosec // a request's cookie has no attributes
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
 	w := httptest.NewRecorder()
 	b.web.ServeHTTP(w, req)

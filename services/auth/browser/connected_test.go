@@ -107,7 +107,6 @@ func TestConnectedAgents_DisconnectOneOrAll(t *testing.T) {
 		require.Equal(t, true, r.refresh(t, other)["signed_in"])
 		foreign := b.get(r.link(t, "acc-2", false, "")).grants()
 		require.NotEmpty(t, foreign)
-		b.disconnect(p, foreign[0])
 		form := url.Values{"link": {linkIn(t, r.link(t, account, false, ""))}, "grant": {foreign[0]}}
 		require.Equal(t, http.StatusOK, b.send(r.company.Issuer.ConnectedAgentsURL(), form, nil).status)
 		require.Equal(t, true, r.refresh(t, other)["signed_in"])

@@ -85,7 +85,7 @@ func TestLoginRequest_ParallelDecisionsHaveOneOutcome(t *testing.T) {
 		}
 		done.Wait()
 		require.Len(t, ways, 1)
-		require.True(t, (accepted.Load() == 0) != (rejected.Load() == 0))
+		require.NotEqual(t, accepted.Load() == 0, rejected.Load() == 0)
 		for back := range ways {
 			p = b.get(back)
 		}

@@ -29,7 +29,7 @@ const (
 	state    = "canary-state-Xq81vR"
 	both     = "poppy:read poppy:write"
 	email    = "mia@example.com"
-	password = "canary correct horse" //nolint:gosec // made up
+	password = "canary correct horse"
 	account  = "acc-1"
 	oneTime  = "canary-4711"
 	formType = "application/x-www-form-urlencoded"

@@ -79,8 +79,12 @@ func TestCO01_AnswersThatOurPageDidNotSend(t *testing.T) {
 		const refused = "This request came from another site"
 
 		for _, header := range []http.Header{
-			{"Sec-Fetch-Site": {"cross-site"}}, {"Sec-Fetch-Site": {"same-site"}}, {"Sec-Fetch-Site": {"anything"}},
-			{"Origin": {"https://evil.example"}}, {"Origin": {"https://" + b.host + ".evil.example"}}, {"Origin": {"http://" + b.host}},
+			{"Sec-Fetch-Site": {"cross-site"}},
+			{"Sec-Fetch-Site": {"same-site"}},
+			{"Sec-Fetch-Site": {"anything"}},
+			{"Origin": {"https://evil.example"}},
+			{"Origin": {"https://" + b.host + ".evil.example"}},
+			{"Origin": {"http://" + b.host}},
 		} {
 			b.send(p.action(), form, header).shows(t, http.StatusForbidden, refused)
 		}

@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
@@ -61,7 +62,11 @@ func (a *App) CheckAuthorization(ctx context.Context, company *directory.Company
 		return Authorization{}, err
 	}
 	state := f.Get("state")
-	scope, err := checkParameters(company, f)
+	err = checkParameters(f)
+	var scope oauth.Scope
+	if err == nil {
+		scope, err = oauth.CheckRequestedScope(f.Get("scope"), company.SignIn.Scopes(directory.Direct))
+	}
 	if err != nil {
 		return Authorization{}, returnError(company, redirectURI, state, err)
 	}
@@ -73,9 +78,9 @@ func notRegistered() error {
 }
 
 // checkParameters checks what an agent that is known to have sent the request is told about.
-func checkParameters(company *directory.Company, f oauth.Form) (oauth.Scope, error) {
-	refuse := func(reason problem.Reason, detail string) (oauth.Scope, error) {
-		return nil, problem.New(problem.Invalid, reason, Parameters, "%s", detail)
+func checkParameters(f oauth.Form) error {
+	refuse := func(reason problem.Reason, detail string) error {
+		return problem.New(problem.Invalid, reason, Parameters, "%s", detail)
 	}
 	switch {
 	case f.Has("request"):
@@ -90,20 +95,10 @@ func checkParameters(company *directory.Company, f oauth.Form) (oauth.Scope, err
 		return refuse(problem.InvalidRequest, "response_mode is not query")
 	case len(f.Get("state")) > maxState:
 		return refuse(problem.InvalidRequest, "state has more than 4096 characters")
+	case slices.Contains(strings.Split(f.Get("prompt"), " "), "none"): // every sign-in asks the User
+		return refuse(LoginRequired, "the User has to sign in")
 	}
-	if err := checkChallenge(f.Get("code_challenge"), f.Get("code_challenge_method")); err != nil {
-		return nil, err
-	}
-	scope, err := oauth.CheckRequestedScope(f.Get("scope"), company.SignIn.Scopes(directory.Direct))
-	if err != nil {
-		return nil, err
-	}
-	for prompt := range strings.SplitSeq(f.Get("prompt"), " ") {
-		if prompt == "none" { // every sign-in asks the User
-			return refuse(LoginRequired, "the User has to sign in")
-		}
-	}
-	return scope, nil
+	return checkChallenge(f.Get("code_challenge"), f.Get("code_challenge_method"))
 }
 
 // checkChallenge asks for PKCE by S256. A method that is left out means plain

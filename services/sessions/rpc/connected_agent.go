@@ -140,4 +140,4 @@ func connectionOf(scope tenancy.Scope, now time.Time, g store.Grant) *adminv1.Co
 	return out
 }
 
-func count(n int) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // bounded
+func count(n int) int32 { return int32(min(n, math.MaxInt32)) }

@@ -71,6 +71,7 @@ func Samples(base string) []Sample {
 			f.ID = "req_06c1m2k3n4p5q6r7s8t9"
 		case pages.LoginFailed:
 			f.Retry, f.Form, f.MayLeave = base+"/sign-in/sgn_1", form, true
+		default:
 		}
 		add("failure-"+string(reason), full, f)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
@@ -87,17 +88,19 @@ func (s *Store) Issue(ctx context.Context, scope tenancy.Scope, sn store.Session
 // Revoke implements store.Tokens. Every token takes the same way: which kind it is of shows in the rows alone.
 func (s *Store) Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID string, how store.Ending) (store.Ended, error) {
 	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
-		row, err := tx.SessionToken.Get(ctx, hash)
+		_, g, err := findAccountToken(ctx, tx, hash, nil)
+		if err != nil {
+			return store.Ended{}, err
+		}
+		row, err := tx.SessionToken.Query().Where(sessiontoken.ID(hash), sessiontoken.RevokedAtIsNil()).Only(ctx)
 		if err != nil && !ent.IsNotFound(err) {
 			return store.Ended{}, err
 		}
-		_, g, gerr := findAccountToken(ctx, tx, hash, nil)
+		// RFC7009/2.1: a token of another client stays as it is.
 		switch {
-		case gerr != nil:
-			return store.Ended{}, gerr
-		case g != nil && g.ClientID == clientID: // RFC7009/2.1: a token of another client stays as it is
+		case g != nil && g.ClientID == clientID:
 			return endGrants(ctx, tx, s.db.Postgres(), store.Selection{ID: g.ID}, how)
-		case err != nil || row.RevokedAt != nil:
+		case row == nil:
 			return store.Ended{}, nil
 		}
 		sn, err := findSession(ctx, tx, row.SessionID)

@@ -31,8 +31,8 @@ const (
 	agentB = "https://other.example/agent.json"
 )
 
-// Run runs the suite on s. one and other are two Companies without rows.
-func Run(t *testing.T, s Store, one, other tenancy.Scope) {
+// Run runs the suite on s. company makes a Company without rows.
+func Run(t *testing.T, s Store, company func() tenancy.Scope) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, suite){
 		"a session and its token are found": sessionAndToken,
@@ -43,10 +43,19 @@ func Run(t *testing.T, s Store, one, other tenancy.Scope) {
 		"rules":                             rules,
 		"pages of sessions":                 pages,
 		"other companies see nothing":       isolation,
+		"sign-ins":                          signIns,
+		"codes":                             codes,
+		"devices":                           devices,
+		"renewals by account token":         renewals,
+		"ends of grants":                    endings,
+		"connections":                       connections,
+		"a revoked agent":                   revokedAgent,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, suite{s, one, other}) })
+		t.Run(name, func(t *testing.T) { test(t, suite{s, company(), company()}) })
 	}
-	t.Run("pruning", func(t *testing.T) { pruning(t, suite{s, one, other}) })
+	// These look at all Companies: nothing of the others is older than theirs.
+	t.Run("pruning", func(t *testing.T) { pruning(t, suite{s, company(), company()}) })
+	t.Run("pruned sign-ins", func(t *testing.T) { prunedSignIns(t, suite{s, company(), company()}) })
 }
 
 type suite struct {
