@@ -100,7 +100,9 @@ func (SignInConnection) Fields() []ent.Field {
 }
 
 // Indexes of the entity.
-func (SignInConnection) Indexes() []ent.Index { return []ent.Index{index.Fields("company_id").Unique()} }
+func (SignInConnection) Indexes() []ent.Index {
+	return []ent.Index{index.Fields("company_id").Unique()}
+}
 
 // PageDesign is how a Company's sign-in pages look and what they say.
 type PageDesign struct{ ent.Schema }

@@ -53,7 +53,8 @@ func setHeaders(h http.Header, leaves bool, o Options) error {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	// No Cross-Origin-Opener-Policy: it would part an agent from the popup that it opens (poppy-0.1/4.5#4).
+	h.Del("Cross-Origin-Opener-Policy")
 	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 func problems() []Problem {
 	return []Problem{
 		WrongCredentials, WrongCode, TooManyTries, LoginUnavailable, UnknownUserCode,
-		LoginRejected, NothingTicked, MissingCredential,
+		CodeExpired, MissingCredential,
 	}
 }
 

@@ -50,8 +50,7 @@ const (
 	TooManyTries      Problem = "too_many_tries"
 	LoginUnavailable  Problem = "login_unavailable" // the Company's system did not answer
 	UnknownUserCode   Problem = "unknown_user_code"
-	LoginRejected     Problem = "login_rejected"
-	NothingTicked     Problem = "nothing_ticked"
+	CodeExpired       Problem = "code_expired"
 	MissingCredential Problem = "missing_credential"
 )
 
@@ -105,7 +104,6 @@ type Consent struct {
 	Scopes   []Scope
 	Withheld []string // texts of what it does not ask for and won't be able to do
 	UserCode string   // Device Sign-In: the code to compare; empty otherwise
-	Problem  Problem
 	// MayLeave: the answer's redirect leads to the agent's own site.
 	MayLeave bool
 }

@@ -113,8 +113,6 @@ func (v view) Problem() Problem {
 		return p.Problem
 	case Code:
 		return p.Problem
-	case Consent:
-		return p.Problem
 	case DeviceCode:
 		return p.Problem
 	default:
@@ -134,8 +132,6 @@ func (v view) Culprit() string {
 		return "code"
 	case UnknownUserCode:
 		return "user-code"
-	case NothingTicked:
-		return "scope-0"
 	default:
 		return ""
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/auth/connect"
+	"github.com/poppyfield/poppyfield/services/auth/credentials"
 	"github.com/poppyfield/poppyfield/services/auth/store"
 )
 
@@ -96,6 +97,9 @@ func (a *App) Code(ctx context.Context, company *directory.Company, caller Calle
 	s, verdict, err := a.Credentials.Code(ctx, company, id, code)
 	if errors.Is(err, store.ErrNotFound) {
 		return Mediated{}, mediated.NotFound()
+	}
+	if errors.Is(err, credentials.ErrCodeExpired) { // in the moment since it was looked at
+		return Mediated{Status: mediated.Expired}, nil
 	}
 	if err != nil {
 		return Mediated{}, unreachable(err)

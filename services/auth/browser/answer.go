@@ -111,6 +111,9 @@ func (s *Site) code(w http.ResponseWriter, r *http.Request, v visit, form answer
 	case problem.Is(err, problem.TemporarilyUnavailable):
 		s.logProblem(r, v.company, problem.As(err))
 		s.showCode(w, r, v, http.StatusServiceUnavailable, pages.LoginUnavailable)
+	case problem.Is(err, signin.CodeExpired):
+		s.logProblem(r, v.company, problem.As(err))
+		s.showLogin(w, r, v, http.StatusUnprocessableEntity, pages.CodeExpired, nil)
 	case problem.Is(err, signin.LoginFailed), problem.Is(err, signin.AccessDenied): // no try is left
 		dropCookie(w, v.in.ID)
 		s.outOfTries(w, r, v, err)

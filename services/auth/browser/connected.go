@@ -156,7 +156,7 @@ func framedBy(c *directory.Company, l signin.Link) pages.Options {
 		return o
 	}
 	for _, domain := range c.Domains {
-		o.FrameAncestors = append(o.FrameAncestors, "https://"+domain, "https://*."+domain)
+		o.FrameAncestors = append(o.FrameAncestors, "https://"+domain+":*", "https://*."+domain+":*")
 	}
 	return o
 }

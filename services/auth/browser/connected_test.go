@@ -172,7 +172,7 @@ func TestConnectedAgents_Embedded(t *testing.T) {
 		b := r.browser(t)
 		p := b.get(r.link(t, account, true, "ja"))
 		require.Equal(t, "ja", p.header.Get("Content-Language"))
-		require.Contains(t, p.header.Get("Content-Security-Policy"), "frame-ancestors https://shop.example https://*.shop.example https://shop.test https://*.shop.test")
+		require.Contains(t, p.header.Get("Content-Security-Policy"), "frame-ancestors https://shop.example:* https://*.shop.example:* https://shop.test:* https://*.shop.test:*")
 		require.Empty(t, p.header.Get("X-Frame-Options"))
 		requireSafe(t, b.get(r.link(t, account, false, "")), false)
 

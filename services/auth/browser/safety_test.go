@@ -33,7 +33,6 @@ func requireSafe(t testing.TB, p page, mayLeave bool) {
 	require.Equal(t, "no-referrer", p.header.Get("Referrer-Policy"), p.url)
 	require.Equal(t, "DENY", p.header.Get("X-Frame-Options"), p.url)
 	require.Equal(t, "no-store", p.header.Get("Cache-Control"), p.url)
-	require.Equal(t, "same-origin", p.header.Get("Cross-Origin-Opener-Policy"), p.url)
 	require.Equal(t, "text/html; charset=utf-8", p.header.Get("Content-Type"), p.url)
 	require.NotEmpty(t, p.header.Get("Content-Language"), p.url)
 	require.NotContains(t, p.body, "<script", p.url)

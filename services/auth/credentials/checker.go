@@ -33,6 +33,9 @@ const (
 	maxCodeLifetime = time.Hour
 )
 
+// ErrCodeExpired says that the one-time code ran out before it came. The Company wasn't asked.
+var ErrCodeExpired = errors.New("the one-time code has expired")
+
 // Checker checks credentials and one-time codes. It is safe for concurrent use.
 type Checker struct {
 	Attempts store.Attempts
@@ -76,7 +79,8 @@ func (c *Checker) Start(ctx context.Context, company *directory.Company, s store
 // whatever process; once they are used up, or the sign-in went on meanwhile, the
 // outcome is Failed. CodeRequired means that the code is wrong and another try is
 // left. At Complete the sign-in is still at StageCode and the caller's to move on by
-// Save, which lets one of several right codes win; at Failed it is over.
+// Save, which lets one of several right codes win; at Failed it is over. A code that
+// came too late is ErrCodeExpired.
 func (c *Checker) Code(ctx context.Context, company *directory.Company, signInID, code string) (store.SignIn, connect.Verdict, error) {
 	failed := connect.Verdict{Outcome: connect.Failed}
 	s, err := c.SignIns.TakeCodeAttempt(ctx, company.Scope, signInID, codeAttempts)
@@ -89,6 +93,9 @@ func (c *Checker) Code(ctx context.Context, company *directory.Company, signInID
 	p, err := c.open(company, s)
 	if err != nil {
 		return s, connect.Verdict{}, err
+	}
+	if !c.Now().Before(p.until) {
+		return s, connect.Verdict{}, ErrCodeExpired
 	}
 	v, err := c.Connect.CheckCode(ctx, company, ids.New(s.ID), subjectOf(s), p.state, code)
 	if err != nil {
@@ -112,17 +119,17 @@ func (c *Checker) awaitCode(company *directory.Company, s store.SignIn, v connec
 	if err != nil {
 		return s, err
 	}
-	p.state, p.counted = v.State, taken
+	lifetime := v.Lifetime
+	if lifetime <= 0 {
+		lifetime = codeLifetime
+	}
+	p.state, p.counted, p.until = v.State, taken, c.Now().Add(min(lifetime, maxCodeLifetime)).Truncate(time.Second)
 	if s.Sealed, err = c.seal(company, s.ID, p); err != nil {
 		return s, err
 	}
 	s.Stage, s.CodeSentTo = store.StageCode, v.SentTo
 	if s.Kind == directory.Mediated { // the pages have a time of their own
-		lifetime := v.Lifetime
-		if lifetime <= 0 {
-			lifetime = codeLifetime
-		}
-		s.ExpiresAt = c.Now().Add(min(lifetime, maxCodeLifetime)).Truncate(time.Second)
+		s.ExpiresAt = p.until
 	}
 	return s, nil
 }

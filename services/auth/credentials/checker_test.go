@@ -93,6 +93,21 @@ func (r *rig) start(t *testing.T, s store.SignIn, email string) (store.SignIn, c
 	return r.Start(t.Context(), r.company, s, "192.0.2.1", map[string]string{"email": email, "password": "p"})
 }
 
+func TestChecker_CodeThatCameTooLateIsNotPassedOn(t *testing.T) {
+	clausetest.Refuses(t, "poppy-0.1/4.5#8")
+	each(t, func(t *testing.T, r *rig) {
+		r.says.verdict = connect.Verdict{Outcome: connect.CodeRequired, State: "first", Lifetime: time.Minute}
+		s, _, err := r.start(t, r.page(t), "mia@example.com")
+		require.NoError(t, err)
+		_, err = r.store.Save(t.Context(), r.company.Scope, s)
+		require.NoError(t, err)
+		r.clock.Advance(time.Minute)
+		_, _, err = r.Code(t.Context(), r.company, s.ID, "1")
+		require.ErrorIs(t, err, credentials.ErrCodeExpired)
+		require.Empty(t, r.says.states, "nobody was asked")
+	})
+}
+
 func TestChecker_CodeOnThePages(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4.5#8")
 	each(t, func(t *testing.T, r *rig) {

@@ -3,6 +3,7 @@ package credentials
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/services/auth/store"
@@ -16,12 +17,14 @@ const sealedFor = "sign-in"
 const (
 	codeState = "code_state" // the Company's own
 	counted   = "counted"    // what the attempt counted for
+	codeUntil = "code_until" // when the code runs out
 )
 
 // pending is what a sign-in keeps until its one-time code comes.
 type pending struct {
 	all     map[string]json.RawMessage
 	state   string
+	until   time.Time
 	counted attempts
 }
 
@@ -37,7 +40,7 @@ func (c *Checker) open(company *directory.Company, s store.SignIn) (pending, err
 	if err := json.Unmarshal(plain, &p.all); err != nil {
 		return p, fmt.Errorf("sign-in: %w", err)
 	}
-	for name, into := range map[string]any{codeState: &p.state, counted: &p.counted} {
+	for name, into := range map[string]any{codeState: &p.state, codeUntil: &p.until, counted: &p.counted} {
 		raw, ok := p.all[name]
 		if !ok {
 			continue
@@ -50,7 +53,7 @@ func (c *Checker) open(company *directory.Company, s store.SignIn) (pending, err
 }
 
 func (c *Checker) seal(company *directory.Company, id string, p pending) ([]byte, error) {
-	for name, value := range map[string]string{codeState: p.state, counted: string(p.counted)} {
+	for name, value := range map[string]any{codeState: p.state, codeUntil: p.until, counted: string(p.counted)} {
 		raw, err := json.Marshal(value)
 		if err != nil {
 			return nil, fmt.Errorf("sign-in: %w", err)

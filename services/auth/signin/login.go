@@ -2,11 +2,14 @@ package signin
 
 import (
 	"context"
+	"errors"
 	"net/url"
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/services/auth/connect"
+	"github.com/poppyfield/poppyfield/services/auth/credentials"
 	"github.com/poppyfield/poppyfield/services/auth/store"
 )
 
@@ -88,7 +91,8 @@ func (a *App) Login(ctx context.Context, company *directory.Company, s store.Sig
 }
 
 // Code checks the one-time code that the User typed. It reports whether it was right;
-// once no try is left, the sign-in is over with an error.
+// once no try is left, the sign-in is over with an error. After CODE_EXPIRED it is at
+// the login again.
 func (a *App) Code(ctx context.Context, company *directory.Company, s store.SignIn, code string) (bool, error) {
 	if s.Stage != store.StageCode || Leaves(company) {
 		return false, expired()
@@ -97,6 +101,9 @@ func (a *App) Code(ctx context.Context, company *directory.Company, s store.Sign
 		return false, err
 	}
 	next, verdict, err := a.Credentials.Code(ctx, company, s.ID, code)
+	if errors.Is(err, credentials.ErrCodeExpired) {
+		return false, a.codeExpired(ctx, company, next)
+	}
 	if err != nil {
 		return false, Upstream(stale(err))
 	}
@@ -108,6 +115,15 @@ func (a *App) Code(ctx context.Context, company *directory.Company, s store.Sign
 	case connect.CodeRequired:
 	}
 	return false, nil
+}
+
+// codeExpired goes back to the login form, for a new code.
+func (a *App) codeExpired(ctx context.Context, company *directory.Company, s store.SignIn) error {
+	s.Stage, s.Sealed, s.CodeSentTo = store.StageLogin, nil, ""
+	if _, err := a.SignIns.Save(ctx, company.Scope, s); err != nil {
+		return stale(err)
+	}
+	return problem.New(problem.Invalid, CodeExpired, "", "the one-time code has expired")
 }
 
 // identified goes on to consent with the account that the User proved to be theirs.

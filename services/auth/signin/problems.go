@@ -17,6 +17,7 @@ const (
 	OtherBrowser problem.Reason = "OTHER_BROWSER"
 	NotOffered   problem.Reason = "SIGN_IN_NOT_OFFERED"
 	LoginFailed  problem.Reason = "LOGIN_FAILED"
+	CodeExpired  problem.Reason = "CODE_EXPIRED"
 	LinkExpired  problem.Reason = "LINK_EXPIRED"
 )
 

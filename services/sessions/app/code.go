@@ -99,9 +99,9 @@ func (a *App) exchangeCode(ctx context.Context, company *directory.Company, o st
 		return Issued{}, err
 	}
 	return a.redeem(ctx, company, *o.Session, redemption{
-		what:  approval{directory.Direct, r.AgentName, Account{c.Account, c.AccountLabel}, c.Scope},
-		use:   func(in store.SignedIn) error { return a.Store.RedeemCode(ctx, company.Scope, c.Hash, in) },
-		asked: store.Asked{Code: c.Hash},
+		what: approval{directory.Direct, r.AgentName, Account{c.Account, c.AccountLabel}, c.Scope},
+		use:  func(in store.SignedIn) error { return a.Store.RedeemCode(ctx, company.Scope, c.Hash, in) },
+		late: func() error { return a.lostRace(ctx, company, c.Hash) },
 	}, p, now)
 }
 

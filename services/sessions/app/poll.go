@@ -58,7 +58,7 @@ func (a *App) exchangeDevice(ctx context.Context, company *directory.Company, o 
 		return Issued{}, invalidGrant(DeviceKnown, "the device_code is unknown")
 	}
 	if d.State == store.DeviceConsumed {
-		return Issued{}, a.reused(ctx, company, p, d.GrantID)
+		return Issued{}, deviceConsumed()
 	}
 	if err := checkOwn(o.Session, r.ClientID, company, now); err != nil {
 		return Issued{}, err
@@ -75,11 +75,15 @@ func (a *App) exchangeDevice(ctx context.Context, company *directory.Company, o 
 		return Issued{}, err
 	}
 	return a.redeem(ctx, company, *o.Session, redemption{
-		what:  approval{directory.Device, r.AgentName, Account{d.Account, d.AccountLabel}, d.ApprovedScope},
-		use:   func(in store.SignedIn) error { return a.Store.RedeemDevice(ctx, company.Scope, d.Hash, in) },
-		asked: store.Asked{Device: d.Hash},
+		what: approval{directory.Device, r.AgentName, Account{d.Account, d.AccountLabel}, d.ApprovedScope},
+		use:  func(in store.SignedIn) error { return a.Store.RedeemDevice(ctx, company.Scope, d.Hash, in) },
+		late: deviceConsumed,
 	}, p, now)
 }
+
+// deviceConsumed answers polls after the one that got the tokens. They end nothing:
+// agents poll again when an answer is late, and no more than that need have happened.
+func deviceConsumed() error { return invalidGrant(DeviceKnown, "the device_code was used before") }
 
 // wait answers a poll while the User hasn't decided. Every poll counts, wherever it
 // came in, since nobody else changes the device meanwhile.

@@ -18,8 +18,7 @@ const CodeOnce clause.ID = "poppy-0.1/4.5#d15"
 type redemption struct {
 	what approval
 	use  func(store.SignedIn) error // uses the code up, if it still is good
-	// asked finds the code again.
-	asked store.Asked
+	late func() error               // what a request gets that another was faster than
 }
 
 // redeem signs the Session in by what the User approved. Everything else has been
@@ -33,8 +32,8 @@ func (a *App) redeem(ctx context.Context, company *directory.Company, s store.Se
 	}
 	issued, in := signedIn(company, s, r.what, p, now)
 	err := r.use(in)
-	if errors.Is(err, store.ErrConsumed) { // another request was faster: this is the second use
-		return Issued{}, a.lostRace(ctx, company, r.asked)
+	if errors.Is(err, store.ErrConsumed) {
+		return Issued{}, r.late()
 	}
 	if err != nil {
 		return Issued{}, sessionChangedMeanwhile(err)
@@ -43,17 +42,15 @@ func (a *App) redeem(ctx context.Context, company *directory.Company, s store.Se
 	return issued, nil
 }
 
-func (a *App) lostRace(ctx context.Context, company *directory.Company, asked store.Asked) error {
-	o, err := a.Store.Opening(ctx, company.Scope, asked)
+// lostRace is the second use of a code that was good when it was looked at.
+func (a *App) lostRace(ctx context.Context, company *directory.Company, hash string) error {
+	o, err := a.Store.Opening(ctx, company.Scope, store.Asked{Code: hash})
 	if err != nil {
 		return err
 	}
 	grantID := ""
-	switch {
-	case o.Code != nil:
+	if o.Code != nil {
 		grantID = o.Code.GrantID
-	case o.Device != nil:
-		grantID = o.Device.GrantID
 	}
 	return a.revokeReused(ctx, company, grantID)
 }

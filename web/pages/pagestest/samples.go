@@ -107,11 +107,10 @@ func addConsent(add func(string, pages.Brand, pages.Page), full, plain, test pag
 	add("consent", full, consent)
 	consent.Agent = noLogo
 	add("consent-test", test, consent)
-	consent.Problem = pages.NothingTicked
 	consent.Scopes = []pages.Scope{{Name: "poppy:read", Text: "See the information in your account"}, {Name: "addresses", Text: "See and use your delivery addresses"}}
-	add("consent-nothing", plain, consent)
+	add("consent-unticked", plain, consent)
 	device := consent
-	device.Problem, device.UserCode, device.Account, device.MayLeave = pages.NoProblem, "WDJB-MJHT", "", false
+	device.UserCode, device.Account, device.MayLeave = "WDJB-MJHT", "", false
 	add("consent-device", plain, device)
 
 	long := plain
