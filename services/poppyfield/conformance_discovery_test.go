@@ -245,9 +245,10 @@ func TestMD04_MetadataSaysWhatTheServerDoes(t *testing.T) {
 		// Signed out only: no endpoint is promised for a sign-in that isn't offered.
 		require.NotContains(t, got.body, "authorization_endpoint")
 		require.NotContains(t, got.body, "device_authorization_endpoint")
-		for _, path := range []string{"/oauth/authorize", "/oauth/device", "/poppy/sign-in"} {
+		for _, path := range []string{"/oauth/device", "/poppy/sign-in"} {
 			in.do(t, request(t, http.MethodPost, co.issuer+path, "")).is(t, http.StatusNotFound, "not_found")
 		}
+		in.get(t, co.issuer+"/oauth/authorize").is(t, http.StatusNotFound, "")
 	})
 }
 
