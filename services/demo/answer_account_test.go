@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 )
 
 func TestBackend_SignedOutItSaysWhatSignInIsFor(t *testing.T) {
@@ -38,6 +40,8 @@ func TestBackend_WhatIsInAnOrderIsForItsOwner(t *testing.T) {
 }
 
 func TestBackend_AnswersByAccountAndScope(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/4.4#9", "poppy-0.1/4.4#10", "poppy-0.1/4.4#11", "poppy-0.1/4.4#13", "poppy-0.1/4.4#14")
+	clausetest.Refuses(t, "poppy-0.1/4.4#9", "poppy-0.1/4.4#10", "poppy-0.1/4.4#11", "poppy-0.1/4.4#14")
 	for name, tc := range map[string]struct {
 		session    map[string]any
 		text, want string

@@ -238,6 +238,6 @@ func TestRoutes_AnyoneReadsDocuments(t *testing.T) {
 	r := newRig(t)
 	require.Equal(t, map[string]publicweb.Caller{
 		"GET /poppy/{domain}/poppy.json": publicweb.Anyone, "GET /.well-known/oauth-authorization-server": publicweb.Anyone, "GET /poppy/webhook-keys.json": publicweb.Anyone,
-		"GET /assets/logo": publicweb.Anyone,
+		"GET /poppy/logo": publicweb.Anyone,
 	}, r.router.Table())
 }

@@ -72,7 +72,7 @@ func serveAssets(t *testing.T, mux *http.ServeMux) {
 		_, _ = w.Write(pages.BrandStylesheet("#" + r.FormValue("c")))
 	})
 	for path, picture := range map[string][]byte{
-		"/assets/logo":              disc(t, color.RGBA{R: 0xd9, G: 0x2d, B: 0x20, A: 0xff}),
+		"/poppy/logo":               disc(t, color.RGBA{R: 0xd9, G: 0x2d, B: 0x20, A: 0xff}),
 		"/sign-in/sgn_1/agent-logo": disc(t, color.RGBA{R: 0x5b, G: 0x3d, B: 0xf5, A: 0xff}),
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {

@@ -31,6 +31,11 @@ type View struct {
 	Left   *url.URL
 }
 
+const ofPage = "a page's "
+
+// OfPages are the kinds that pages show to the browser they are for, such as what it typed.
+func OfPages() []string { return []string{ofPage + "csrf", ofPage + "link", "user_code"} }
+
 // Open opens an address of issuer.
 func (b *Browser) Open(ctx context.Context, issuer, address string) (View, error) {
 	return b.send(ctx, issuer, http.MethodGet, address, nil)
@@ -54,7 +59,7 @@ func (b *Browser) Submit(ctx context.Context, issuer string, v View, values url.
 		}
 		if a["type"] == "hidden" {
 			form.Set(a["name"], a["value"])
-			b.record.keep("a page's "+a["name"], a["value"])
+			b.record.keep(ofPage+a["name"], a["value"])
 		}
 	}
 	for name, list := range values {

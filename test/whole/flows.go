@@ -104,6 +104,11 @@ func (e Everybody) failingBackend(t testing.TB) {
 		e.Company.Backend.Await(t, 20*time.Second, "the message", func(got []Webhook) bool { return len(got) > before })
 	}
 	e.Company.Backend.Answer(Echo)
+	// The last answer, 410, turns the backend off, in its own time.
+	require.Eventually(t, func() bool {
+		var backend struct{ State string }
+		return e.API.Call(ctx, http.MethodGet, e.Company.Name+"/backend", nil, &backend) == nil && backend.State == "BACKEND_STATE_DISABLED"
+	}, 10*time.Second, 20*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return e.API.Call(ctx, http.MethodPost, e.Company.Name+"/backend:enable", object{}, nil) == nil
 	}, 10*time.Second, 50*time.Millisecond)

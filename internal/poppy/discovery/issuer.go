@@ -127,7 +127,7 @@ func (i Issuer) SignInURL(id string) string { return i.String() + "/sign-in/" + 
 func (i Issuer) ConnectedAgentsURL() string { return i.String() + "/account/agents" }
 
 // LogoURL returns the Company's logo on the sign-in pages.
-func (i Issuer) LogoURL() string { return i.String() + "/assets/logo" }
+func (i Issuer) LogoURL() string { return i.String() + "/poppy/logo" }
 
 // ConversationsEndpoint returns the endpoint of the poppy conversation protocol (7.2).
 func (i Issuer) ConversationsEndpoint() string { return i.String() + "/poppy/conversations" }

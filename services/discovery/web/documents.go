@@ -77,7 +77,7 @@ func (d *Documents) Routes() []publicweb.Route {
 		{Method: http.MethodGet, Path: "/poppy/{domain}/poppy.json", Handler: d.poppy, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/.well-known/oauth-authorization-server", Handler: d.metadata, Caller: publicweb.Anyone, WellKnown: true},
 		{Method: http.MethodGet, Path: "/poppy/webhook-keys.json", Handler: d.webhookKeys, Caller: publicweb.Anyone},
-		{Method: http.MethodGet, Path: "/assets/logo", Handler: d.logo, Caller: publicweb.Anyone},
+		{Method: http.MethodGet, Path: "/poppy/logo", Handler: d.logo, Caller: publicweb.Anyone},
 	}
 }
 

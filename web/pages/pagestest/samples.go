@@ -86,7 +86,7 @@ func fields(email string) []pages.Field {
 func brands(base string) (plain, full, test pages.Brand) {
 	plain = pages.Brand{Company: "Example Company", Base: base}
 	full = plain
-	full.LogoURL = base + "/assets/logo"
+	full.LogoURL = base + "/poppy/logo"
 	full.SupportURL = "https://company.example/help"
 	full.PrivacyURL = "https://company.example/privacy"
 	full.TermsURL = "https://company.example/terms"
