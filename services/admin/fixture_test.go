@@ -150,15 +150,26 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// root is the ring whose current root key has that version.
+func root(t testing.TB, current byte) *keys.Ring {
+	t.Helper()
+	ring, err := keys.NewRing(current, map[byte][]byte{1: bytes.Repeat([]byte{7}, keys.RootSize), 2: bytes.Repeat([]byte{8}, keys.RootSize)})
+	require.NoError(t, err)
+	return ring
+}
+
 func start(t testing.TB, d *db.DB, cfg admin.Config) *api {
+	t.Helper()
+	return startWith(t, d, cfg, root(t, 1))
+}
+
+func startWith(t testing.TB, d *db.DB, cfg admin.Config, ring *keys.Ring) *api {
 	t.Helper()
 	a := &api{db: d, owner: &owner{}, clock: clock.NewManual(time.Now()), log: &buffer{}}
 	var err error
 	a.bus, err = bus.Connect(t.Context(), bus.Config{Embedded: &bus.Embedded{StoreDir: t.TempDir()}})
 	require.NoError(t, err)
 	t.Cleanup(a.bus.Close)
-	ring, err := keys.NewRing(1, map[byte][]byte{1: bytes.Repeat([]byte{7}, keys.RootSize)})
-	require.NoError(t, err)
 	cc := a.owner.serve(t)
 	a.svc, err = admin.New(t.Context(), cfg, admin.Deps{
 		DB: d, Bus: a.bus, Keys: ring, Now: a.clock.Now,

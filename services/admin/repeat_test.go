@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -163,6 +164,35 @@ func TestRequestID_AnswerWithASecretIsSealed(t *testing.T) {
 			require.NotContains(t, string(*rows[0].Response), first.GetKey())
 			return nil
 		}))
+	})
+}
+
+// What is kept of a request doesn't let anybody guess a short secret in it, and still
+// tells the request after the root key has changed.
+func TestRequestID_RequestIsKeptAsAKeyedHash(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		a := start(t, d, admin.Config{})
+		scope := dbtest.Company(t, d)
+		req := &adminv1.CreateApiKeyRequest{Parent: scope.Name(), ApiKey: &adminv1.ApiKey{Scopes: []string{"*"}}, RequestId: uuid.NewString()}
+		first, err := adminv1.NewApiKeyServiceClient(a.conn).CreateApiKey(as(t, a.operator), req)
+		require.NoError(t, err)
+		raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+		require.NoError(t, err)
+		bare := sha256.Sum256(raw)
+		require.NoError(t, d.SystemRead(t.Context(), db.AnswerRepeats, func(ctx context.Context, tx *ent.Tx) error {
+			row, err := tx.AnsweredRequest.Query().Only(ctx)
+			require.NoError(t, err)
+			require.Len(t, row.RequestHash, len(bare))
+			require.NotEqual(t, bare[:], row.RequestHash)
+			return nil
+		}))
+		rotated := adminv1.NewApiKeyServiceClient(startWith(t, d, admin.Config{}, root(t, 2)).conn)
+		again, err := rotated.CreateApiKey(as(t, a.operator), req)
+		require.NoError(t, err)
+		require.True(t, proto.Equal(first, again))
+		req.ApiKey.DisplayName = "another"
+		_, err = rotated.CreateApiKey(as(t, a.operator), req)
+		require.Equal(t, "REQUEST_ID_REUSED", reasonOf(err))
 	})
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"log/slog"
 	"time"
@@ -34,7 +35,8 @@ const (
 	// repeatWait is how long a repeat waits for the first answer.
 	repeatWait = 10 * time.Second
 
-	answerPurpose = "admin answer"
+	answerPurpose  = "admin answer"
+	requestPurpose = "admin request"
 )
 
 // Answers repeats first answers.
@@ -59,15 +61,22 @@ func (a *Answers) once(ctx context.Context, caller *app.Key, scope tenancy.Scope
 	if err != nil {
 		return nil, err
 	}
-	hash := sha256.Sum256(raw)
+	hashes := a.hashes(scope, raw)
 	id := caller.ID + ":" + requestID
 	deadline := time.NewTimer(repeatWait)
 	defer deadline.Stop()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		now := a.now()
-		standing, sealed, err := a.store.Claim(ctx, id, m.FullName, hash[:], now, now.Add(-abandonedAfter), now.Add(-answerLife))
-		if err != nil {
-			return nil, err
+		var standing store.Standing
+		var sealed []byte
+		for _, hash := range hashes {
+			standing, sealed, err = a.store.Claim(ctx, id, m.FullName, hash, now, now.Add(-abandonedAfter), now.Add(-answerLife))
+			if err != nil {
+				return nil, err
+			}
+			if standing != store.Other {
+				break
+			}
 		}
 		switch standing {
 		case store.Claimed:
@@ -91,6 +100,20 @@ func (a *Answers) once(ctx context.Context, caller *app.Key, scope tenancy.Scope
 		wait.Stop()
 		return nil, err
 	}
+}
+
+// hashes are what tells a request from another one: by the current root key, and by
+// former ones for requests of before a rotation. They are keyed, since a request may
+// hold a secret that could be guessed.
+func (a *Answers) hashes(scope tenancy.Scope, request []byte) [][]byte {
+	all := a.ring.DeriveAll(scope.CompanyID(), requestPurpose)
+	out := make([][]byte, 0, len(all))
+	for _, key := range all {
+		mac := hmac.New(sha256.New, key[:])
+		mac.Write(request)
+		out = append(out, mac.Sum(nil))
+	}
+	return out
 }
 
 // first makes the claimed request. It goes on when its caller has gone: who lost the
