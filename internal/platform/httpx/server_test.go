@@ -108,8 +108,6 @@ func TestLP02_OpenPollsAnswerAtOnceWhenDraining(t *testing.T) {
 
 func TestSH01_AnswersDuringTheDrainDelayAndSaysClose(t *testing.T) {
 	drainer := httpx.NewDrainer()
-	begun := make(chan struct{})
-	drainer.OnBegin(func() { close(begun) })
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { httpx.WriteJSON(w, http.StatusOK, []byte(`{}`)) })
 	s, addr, _ := serve(t, httpx.Config{Handler: h, Drainer: drainer, DrainDelay: time.Hour})
 	get := func() *http.Response {
@@ -124,7 +122,7 @@ func TestSH01_AnswersDuringTheDrainDelayAndSaysClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Shutdown(ctx) }()
-	await(t, begun)
+	await(t, drainer.Done()) // hooks run before, and see no drain yet
 	require.True(t, drainer.Draining())
 	for range 3 {
 		require.True(t, get().Close)
