@@ -22,6 +22,7 @@ import (
 const (
 	maxLogo      = 256 << 10 // bytes
 	maxLogoSide  = 1024      // pixels of what is fetched
+	maxScans     = 32        // of a progressive JPEG
 	shownSide    = 256       // pixels of what is shown
 	logoTimeout  = 5 * time.Second
 	logoLifetime = 10 * time.Minute
@@ -132,6 +133,11 @@ func redraw(file []byte) ([]byte, error) {
 	decode, config := png.Decode, png.DecodeConfig
 	if !bytes.HasPrefix(file, []byte("\x89PNG\r\n\x1a\n")) {
 		decode, config = jpeg.Decode, jpeg.DecodeConfig
+		// Each scan may cost a walk over the whole picture: a small file of many takes seconds.
+		// Within a scan 0xFF is never followed by a marker's second byte.
+		if bytes.Count(file, []byte{0xFF, 0xDA}) > maxScans {
+			return nil, errNoLogo
+		}
 	}
 	size, err := config(bytes.NewReader(file))
 	if err != nil {

@@ -98,6 +98,7 @@ func TestCI17_NoLogoRatherThanABadOne(t *testing.T) {
 			"cut":             file(pngOf(t, picture(64, 64))[:60]),
 			"too wide":        file(wide),
 			"bomb":            file(bomb),
+			"many scans":      file(append(bytes.Clone(jpg.Bytes()), bytes.Repeat([]byte{0xFF, 0xDA}, 40)...)),
 			"not found":       {Status: 404, ContentType: "image/png", Body: pngOf(t, picture(8, 8))},
 			"redirect":        {Status: 302, Headers: map[string]string{"Location": "https://10.0.0.1/"}},
 			"private address": {Failure: "blocked", Detail: "the address is not public"},

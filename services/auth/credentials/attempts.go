@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
@@ -78,8 +79,19 @@ func (c *Checker) accountKey(company *directory.Company, fields map[string]strin
 	return hashParts(key[:], parts...)
 }
 
+// fold keeps letters and digits, in one case and without accents: what backends take
+// for the same name shares a limit. That others share it too does no harm.
 func fold(s string) string {
-	return strings.ToLower(norm.NFKC.String(strings.Join(strings.Fields(s), "")))
+	kept := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsNumber(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, norm.NFKD.String(s))
+	if kept == "" {
+		return s
+	}
+	return kept
 }
 
 func hashParts(key []byte, parts ...string) string {

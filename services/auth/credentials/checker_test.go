@@ -218,3 +218,22 @@ func TestChecker_LimitsOnThePages(t *testing.T) {
 		require.Equal(t, problem.RateLimitedReason, problem.As(err).Reason)
 	})
 }
+
+// What most backends take for one name is one name here.
+func TestChecker_SpellingsOfOneNameShareALimit(t *testing.T) {
+	clausetest.Refuses(t, "poppy-0.1/4.7#23")
+	each(t, func(t *testing.T, r *rig) {
+		r.says.verdict = connect.Verdict{Outcome: connect.Failed}
+		spellings := []string{
+			"+1 555 0142", "15550142", "+1-555-0142", "+1.555.0142", "(1) 555 0142", "1\u200b5550142", "1\u00ad555 0142", "１５５５０１４２", "1/555/0142", "1 5550142 ",
+		}
+		for _, name := range spellings {
+			_, _, err := r.start(t, r.page(t), name)
+			require.NoError(t, err, name)
+		}
+		_, _, err := r.start(t, r.page(t), "1_5550142")
+		require.True(t, problem.Is(err, problem.RateLimitedReason), "%v", err)
+		_, _, err = r.start(t, r.page(t), "15550143")
+		require.NoError(t, err)
+	})
+}

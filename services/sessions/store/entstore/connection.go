@@ -71,6 +71,12 @@ func (s *Store) RevokeAgent(ctx context.Context, scope tenancy.Scope, r store.Ru
 		if ended.Sessions, err = q.IDs(ctx); err != nil {
 			return store.Ended{}, err
 		}
+		// A sign-in that held a Session until now has made its Grant since.
+		late, err := endGrants(ctx, tx, s.db.Postgres(), store.Selection{ClientID: r.ClientID}, store.Ending{At: how.At, Reason: how.Reason})
+		if err != nil {
+			return store.Ended{}, err
+		}
+		ended.Grants += late.Grants
 		err = tx.Session.Update().Where(session.ClientID(r.ClientID), session.EndedAtIsNil()).SetEndedAt(how.At).Exec(ctx)
 		return ended, err
 	})

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
@@ -20,6 +22,12 @@ const maxIDs = 500
 func endGrants(ctx context.Context, tx *ent.Tx, locks bool, which store.Selection, how store.Ending) (store.Ended, error) {
 	if which == (store.Selection{}) {
 		return store.Ended{}, nil
+	}
+	if which.ID == "" {
+		// First, so that a redemption under way is waited for, and its Grant seen below.
+		if err := endApprovals(ctx, tx, which, how.At); err != nil {
+			return store.Ended{}, err
+		}
 	}
 	q := tx.Grant.Query().Where(inForce(how.At)).Order(grant.ByID())
 	if which.ID != "" {
@@ -58,6 +66,25 @@ func endGrants(ctx context.Context, tx *ent.Tx, locks bool, which store.Selectio
 	slices.Sort(ended.Sessions)
 	ended.Sessions = slices.Compact(ended.Sessions)
 	return ended, nil
+}
+
+// endApprovals makes worthless what was approved and not yet exchanged: it would give a
+// new Grant after the User, or the Company, has taken everything back.
+func endApprovals(ctx context.Context, tx *ent.Tx, which store.Selection, now time.Time) error {
+	devices := tx.DeviceAuthorization.Update().Where(deviceauthorization.StateEQ(deviceauthorization.StateApproved))
+	codes := tx.AuthorizationCode.Update().Where(authorizationcode.ConsumedAtIsNil())
+	if which.Account != "" {
+		devices.Where(deviceauthorization.Account(which.Account))
+		codes.Where(authorizationcode.Account(which.Account))
+	}
+	if which.ClientID != "" {
+		devices.Where(deviceauthorization.ClientID(which.ClientID))
+		codes.Where(authorizationcode.ClientID(which.ClientID))
+	}
+	if err := devices.SetState(deviceauthorization.StateDenied).Exec(ctx); err != nil {
+		return err
+	}
+	return codes.SetConsumedAt(now).Exec(ctx)
 }
 
 // sessionsOf names the Sessions that the Grants signed in last, or that have tokens of them.
