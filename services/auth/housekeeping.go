@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/prune"
 	"github.com/poppyfield/poppyfield/services/auth/store"
 )
 
@@ -11,7 +13,6 @@ const (
 	// keepSignIns is how long a sign-in is kept after it ran out: late browsers and
 	// agents are told that it did.
 	keepSignIns = 24 * time.Hour
-	pruneBatch  = 500
 )
 
 // Kept is everything that the service keeps.
@@ -24,18 +25,11 @@ type Kept interface {
 func (s *Service) Start(ctx context.Context) error {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.background.Go(func() {
-		tick := time.NewTicker(s.pruneEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if err := s.Prune(ctx); err != nil {
-					s.log.WarnContext(ctx, "sign-ins not pruned", "error", err)
-				}
-			case <-ctx.Done():
-				return
+		clock.Every(ctx, s.pruneEvery, func(ctx context.Context) {
+			if err := s.Prune(ctx); err != nil {
+				s.log.WarnContext(ctx, "sign-ins not pruned", "error", err)
 			}
-		}
+		})
 	})
 	return nil
 }
@@ -63,20 +57,8 @@ func (s *Service) Stop(ctx context.Context) error {
 // Several processes may prune at once.
 func (s *Service) Prune(ctx context.Context) error {
 	now := s.now()
-	if err := inBatches(ctx, func() (int, error) { return s.kept.Prune(ctx, now.Add(-keepSignIns), pruneBatch) }); err != nil {
+	if err := prune.InBatches(ctx, func(limit int) (int, error) { return s.kept.Prune(ctx, now.Add(-keepSignIns), limit) }); err != nil {
 		return err
 	}
-	return inBatches(ctx, func() (int, error) { return s.kept.PruneAttempts(ctx, now, pruneBatch) })
-}
-
-func inBatches(ctx context.Context, prune func() (int, error)) error {
-	for {
-		n, err := prune()
-		if err != nil || n < pruneBatch {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
+	return prune.InBatches(ctx, func(limit int) (int, error) { return s.kept.PruneAttempts(ctx, now, limit) })
 }

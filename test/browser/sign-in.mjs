@@ -7,7 +7,7 @@
 // The server must have been started with --dev-host agent.interop.test=127.0.0.1:PORT,
 // --dev-host accounts.interop.test=127.0.0.1:PORT, and --trust-ca CA, the issuer of CERT.
 import assert from 'node:assert/strict'
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import https from 'node:https'
@@ -17,6 +17,7 @@ import { pathToFileURL } from 'node:url'
 import { chromium } from 'playwright-core'
 import { newAgent } from '../interop/agent.mjs'
 import { foreignFetch } from '../interop/net.mjs'
+import { newOperator } from '../interop/operator.mjs'
 
 // The OAuth client is the one of the foreign clients.
 const interop = createRequire(new URL('../interop/', import.meta.url))
@@ -57,28 +58,11 @@ const browser = await chromium.launch({
   args: ['--no-sandbox', `--host-resolver-rules=MAP agent.interop.test:443 127.0.0.1:${port}, MAP *.localhost 127.0.0.1`],
 })
 
-async function api(method, path, body) {
-  const answer = await fetch(`${ready.api_origin}/v1/${path}`, {
-    method,
-    headers: { authorization: `Bearer ${ready.operator_api_key}`, 'content-type': 'application/json' },
-    body: body && JSON.stringify(body),
+const { api, company: newCompany } = newOperator(ready, fetch)
+const company = (slug, connection) =>
+  newCompany(slug, 'Noodles & Sons', connection, {
+    custom_scopes: { addresses: 'See and change your delivery addresses' }, direct_scopes: SCOPES, device_scopes: SCOPES,
   })
-  assert.equal(answer.status, 200, `${method} ${path}: ${await answer.clone().text()}`)
-  return answer.json()
-}
-
-async function company(slug, connection) {
-  const { name } = await api('POST', 'companies', {
-    slug: `${slug}-${randomUUID().slice(0, 8)}`, display_name: 'Noodles & Sons', kind: 'COMPANY_KIND_TEST',
-  })
-  await api('PATCH', `${name}/signInConnection`, connection)
-  await api('PATCH', `${name}/discoverySettings`, {
-    conversations_enabled: true, custom_scopes: { addresses: 'See and change your delivery addresses' }, direct_scopes: SCOPES, device_scopes: SCOPES,
-  })
-  const { issuer } = await api('POST', `${name}:publish`, {})
-  const at = new URL(issuer)
-  return { name, as: await oauth.processDiscoveryResponse(at, await oauth.discoveryRequest(at, { algorithm: 'oauth2', ...via })) }
-}
 
 const shop = await company('browser', {
   method: 'SIGN_IN_METHOD_TEST_ACCOUNTS',

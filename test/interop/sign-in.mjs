@@ -6,13 +6,14 @@
 // The server must have been started with --dev-host agent.interop.test=127.0.0.1:PORT,
 // --dev-host accounts.interop.test=127.0.0.1:PROVIDER_PORT, and --trust-ca CA, the issuer of CERT.
 import assert from 'node:assert/strict'
-import { randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import test from 'node:test'
 import * as oauth from 'oauth4webapi'
 import { newAgent } from './agent.mjs'
 import { newBrowser } from './browser.mjs'
 import { foreignFetch } from './net.mjs'
+import { newOperator } from './operator.mjs'
 import { serveProvider } from './provider.mjs'
 import { serve } from './servers.mjs'
 
@@ -36,29 +37,9 @@ const callback = agent.documents['/agent.json'].redirect_uris[0]
 const atAgent = (url) => url.href.startsWith(callback)
 const documents = await serve({ port: Number(port), ...certificate, documents: agent.documents, reply: () => ({}) })
 
-async function api(method, path, body) {
-  const answer = await fetch(`${ready.api_origin}/v1/${path}`, {
-    method,
-    headers: { authorization: `Bearer ${ready.operator_api_key}`, 'content-type': 'application/json' },
-    body: body && JSON.stringify(body),
-  })
-  assert.equal(answer.status, 200, `${method} ${path}: ${await answer.clone().text()}`)
-  return answer.json()
-}
-
-// company makes a published Company whose Users sign in by connection.
-async function company(slug, connection) {
-  const made = await api('POST', 'companies', { slug, display_name: slug, kind: 'COMPANY_KIND_TEST' })
-  const { name } = made
-  const set = await api('PATCH', `${name}/signInConnection`, connection(made))
-  await api('PATCH', `${name}/discoverySettings`, {
-    conversations_enabled: true, direct_scopes: ['poppy:read', 'poppy:write'], device_scopes: ['poppy:read', 'poppy:write'],
-  })
-  const { issuer } = await api('POST', `${name}:publish`, {})
-  const at = new URL(issuer)
-  const as = await oauth.processDiscoveryResponse(at, await oauth.discoveryRequest(at, { algorithm: 'oauth2', ...via }))
-  return { name, as, set }
-}
+const { api, company: newCompany } = newOperator(ready, fetch)
+const offered = { direct_scopes: READ_WRITE.split(' '), device_scopes: READ_WRITE.split(' ') }
+const company = (slug, connection) => newCompany(slug, slug, connection, offered)
 
 // An errand is one User's agent at one Company, with a key and a Session of its own.
 async function errand(at) {
@@ -129,9 +110,7 @@ const users = [
 const login = (browser, page, who) =>
   browser.submit(page, { button: 'login', values: { 'field.username': who.username, 'field.password': who.password } })
 
-const testCompany = await company(`accounts-${randomUUID().slice(0, 8)}`, () => ({
-  method: 'SIGN_IN_METHOD_TEST_ACCOUNTS', test_accounts: users,
-}))
+const testCompany = await company('accounts', { method: 'SIGN_IN_METHOD_TEST_ACCOUNTS', test_accounts: users })
 
 // The same with and without nonces: they change every token request.
 for (const nonce of [false, true]) {
@@ -253,9 +232,9 @@ for (const nonce of [false, true]) {
 
 await test('OpenID Connect at a foreign provider', async () => {
   const secret = randomBytes(32).toString('base64url')
-  const shop = await company(`oidc-${randomUUID().slice(0, 8)}`, () => ({
+  const shop = await company('oidc', {
     method: 'SIGN_IN_METHOD_OIDC', oidc: { issuer: PROVIDER, client_id: 'poppyfield', client_secret: secret, scopes: ['email'] },
-  }))
+  })
   assert.equal(shop.set.oidc.client_secret, '')
   assert.equal(shop.set.oidc.has_client_secret, true)
   const provider = await serveProvider({

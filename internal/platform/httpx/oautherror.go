@@ -105,7 +105,7 @@ func oauthStatus(e *problem.Error, place Place) int {
 	case problem.CursorExpired:
 		return http.StatusGone
 	}
-	return statusOf(e)
+	return Status(e)
 }
 
 // challenge is the value of WWW-Authenticate, "" where the answer has none. A

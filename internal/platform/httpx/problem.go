@@ -33,7 +33,7 @@ type fieldViolation struct {
 // of it. retry_delay is in seconds, such as "3s"; Extra members go to metadata.
 func WriteProblem(w http.ResponseWriter, r *http.Request, err error) {
 	e := problem.As(err)
-	status := statusOf(e)
+	status := Status(e)
 	logFailure(r, status, e)
 	h := w.Header()
 	body := problemBody{

@@ -6,8 +6,8 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
-// statusOf gives the status that a reason has everywhere, or else that of its kind.
-func statusOf(e *problem.Error) int {
+// Status gives the status that a reason has everywhere, or else that of its kind.
+func Status(e *problem.Error) int {
 	switch e.Reason {
 	case problem.MethodNotAllowed:
 		return http.StatusMethodNotAllowed

@@ -38,27 +38,12 @@ func failures() map[problem.Reason]pages.FailureReason {
 	}
 }
 
+// statusOf is the status of a problem's page: a page has no challenge, so there is no 401.
 func statusOf(p *problem.Error) int {
-	switch p.Kind {
-	case problem.Invalid:
-		return http.StatusBadRequest
-	case problem.Unauthenticated, problem.Forbidden:
+	if p.Kind == problem.Unauthenticated {
 		return http.StatusForbidden
-	case problem.NotFound:
-		return http.StatusNotFound
-	case problem.Conflict:
-		return http.StatusConflict
-	case problem.Gone:
-		return http.StatusGone
-	case problem.TooLarge:
-		return http.StatusRequestEntityTooLarge
-	case problem.RateLimited:
-		return http.StatusTooManyRequests
-	case problem.Unavailable:
-		return http.StatusServiceUnavailable
-	case problem.Internal:
 	}
-	return http.StatusInternalServerError
+	return httpx.Status(p)
 }
 
 // fail shows the page of what can't go on.

@@ -3,6 +3,9 @@ package app
 import (
 	"context"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/prune"
 )
 
 const (
@@ -12,7 +15,6 @@ const (
 	// keepCodes is how long an expired code of any kind is kept, so that its reuse is seen; keepGrants how long a sign-in that is over.
 	keepCodes  = 24 * time.Hour
 	keepGrants = 30 * 24 * time.Hour
-	pruneBatch = 500
 )
 
 // Start writes last uses and prunes every interval until Stop.
@@ -25,18 +27,11 @@ func (a *App) Start(ctx context.Context, pruneEvery time.Duration) {
 		<-a.touches.stop
 	})
 	a.background.Go(func() {
-		tick := time.NewTicker(pruneEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if err := a.Prune(pruning); err != nil {
-					a.Log.WarnContext(pruning, "sessions not pruned", "error", err)
-				}
-			case <-pruning.Done():
-				return
+		clock.Every(pruning, pruneEvery, func(ctx context.Context) {
+			if err := a.Prune(ctx); err != nil {
+				a.Log.WarnContext(ctx, "sessions not pruned", "error", err)
 			}
-		}
+		})
 	})
 }
 
@@ -62,12 +57,12 @@ func (a *App) Stop(ctx context.Context) error {
 func (a *App) Prune(ctx context.Context) error {
 	now := a.Now()
 	for _, drop := range []struct {
-		keep  time.Duration
-		prune func(ctx context.Context, before time.Time, limit int) (int, error)
+		keep time.Duration
+		rows func(ctx context.Context, before time.Time, limit int) (int, error)
 	}{
 		{keepTokens, a.Store.PruneTokens}, {keepCodes, a.Store.PruneCodes}, {keepCodes, a.Store.PruneDevices}, {keepGrants, a.Store.PruneGrants},
 	} {
-		if err := inBatches(ctx, func() (int, error) { return drop.prune(ctx, now.Add(-drop.keep), pruneBatch) }); err != nil {
+		if err := prune.InBatches(ctx, func(limit int) (int, error) { return drop.rows(ctx, now.Add(-drop.keep), limit) }); err != nil {
 			return err
 		}
 	}
@@ -86,22 +81,10 @@ func (a *App) pruneSessions(ctx context.Context, now time.Time) error {
 			return err
 		}
 		used := cutoff.Add(-c.SessionIdleLifetime - touchEvery)
-		err = inBatches(ctx, func() (int, error) { return a.Store.PruneSessions(ctx, scope, cutoff, used, pruneBatch) })
+		err = prune.InBatches(ctx, func(limit int) (int, error) { return a.Store.PruneSessions(ctx, scope, cutoff, used, limit) })
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func inBatches(ctx context.Context, prune func() (int, error)) error {
-	for {
-		n, err := prune()
-		if err != nil || n < pruneBatch {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
 }

@@ -4,11 +4,7 @@
 package entstore
 
 import (
-	"context"
-
-	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
-	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/auth/store"
 )
 
@@ -22,23 +18,3 @@ var (
 
 // New makes a Store on d.
 func New(d *db.DB) *Store { return &Store{d} }
-
-func read[T any](ctx context.Context, s *Store, scope tenancy.Scope, fn func(context.Context, *ent.Tx) (T, error)) (T, error) {
-	var out T
-	err := s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		var err error
-		out, err = fn(ctx, tx)
-		return err
-	})
-	return out, err
-}
-
-func write[T any](ctx context.Context, s *Store, scope tenancy.Scope, fn func(context.Context, *ent.Tx) (T, error)) (T, error) {
-	var out T
-	err := s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		var err error
-		out, err = fn(ctx, tx)
-		return err
-	})
-	return out, err
-}

@@ -30,21 +30,21 @@ func (s *Store) Create(ctx context.Context, scope tenancy.Scope, in store.SignIn
 
 // Find implements store.SignIns.
 func (s *Store) Find(ctx context.Context, scope tenancy.Scope, id string) (store.SignIn, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
 		return signInOf(tx.SignIn.Get(ctx, id))
 	})
 }
 
 // FindUpstream implements store.SignIns.
 func (s *Store) FindUpstream(ctx context.Context, scope tenancy.Scope, hash string) (store.SignIn, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
 		return signInOf(tx.SignIn.Query().Where(signin.UpstreamHash(hash)).Only(ctx))
 	})
 }
 
 // Save implements store.SignIns.
 func (s *Store) Save(ctx context.Context, scope tenancy.Scope, in store.SignIn) (store.SignIn, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
 		u := tx.SignIn.Update().Where(signin.ID(in.ID), signin.Version(in.Version)).SetStage(signin.Stage(in.Stage)).
 			SetAccount(in.Account).SetAccountLabel(in.AccountLabel).SetCodeSentTo(in.CodeSentTo).
 			SetExpiresAt(in.ExpiresAt).SetVersion(in.Version + 1)
@@ -74,7 +74,7 @@ func (s *Store) Save(ctx context.Context, scope tenancy.Scope, in store.SignIn) 
 
 // TakeCodeAttempt implements store.SignIns. The condition is part of the one statement that counts.
 func (s *Store) TakeCodeAttempt(ctx context.Context, scope tenancy.Scope, id string, limit int) (store.SignIn, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.SignIn, error) {
 		n, err := tx.SignIn.Update().Where(signin.ID(id), signin.StageEQ(signin.StageCode), signin.CodeAttemptsLT(limit)).AddCodeAttempts(1).Save(ctx)
 		if err != nil {
 			return store.SignIn{}, err

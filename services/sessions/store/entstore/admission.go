@@ -6,6 +6,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/admission"
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
@@ -13,12 +14,12 @@ import (
 
 // Admission implements store.Admissions.
 func (s *Store) Admission(ctx context.Context, scope tenancy.Scope) (store.Admission, error) {
-	return read(ctx, s, scope, findAdmission)
+	return db.ReadValue(ctx, s.db, scope, findAdmission)
 }
 
 // SaveAdmission implements store.Admissions.
 func (s *Store) SaveAdmission(ctx context.Context, scope tenancy.Scope, a store.Admission) (store.Admission, error) {
-	saved, err := write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Admission, error) {
+	saved, err := db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Admission, error) {
 		if a.Version == 0 { // the row comes with the first change
 			row, err := tx.Admission.Create().SetID(ids.New(ids.Admission)).SetMode(admission.Mode(a.Mode)).SetRequireDpopNonce(a.RequireNonce).
 				SetCreatedAt(a.UpdatedAt).SetUpdatedAt(a.UpdatedAt).SetVersion(1).Save(ctx)
@@ -46,7 +47,7 @@ func (s *Store) SaveAdmission(ctx context.Context, scope tenancy.Scope, a store.
 
 // Rules implements store.Admissions. Ids sort by creation.
 func (s *Store) Rules(ctx context.Context, scope tenancy.Scope, after string, limit int) ([]store.Rule, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) ([]store.Rule, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) ([]store.Rule, error) {
 		rows, err := tx.AdmissionRule.Query().Where(admissionrule.IDGT(after)).Order(admissionrule.ByID()).Limit(limit).All(ctx)
 		if err != nil {
 			return nil, err
@@ -61,7 +62,7 @@ func (s *Store) Rules(ctx context.Context, scope tenancy.Scope, after string, li
 
 // PutRule implements store.Admissions.
 func (s *Store) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) (store.Rule, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Rule, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Rule, error) {
 		if err := putRule(ctx, tx, r); err != nil {
 			return store.Rule{}, err
 		}

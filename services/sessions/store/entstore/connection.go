@@ -8,13 +8,14 @@ import (
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
 // Grant implements store.Connections.
 func (s *Store) Grant(ctx context.Context, scope tenancy.Scope, id string) (store.Grant, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Grant, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Grant, error) {
 		g, err := findGrant(ctx, tx, id)
 		if err != nil {
 			return store.Grant{}, err
@@ -28,7 +29,7 @@ func (s *Store) Grant(ctx context.Context, scope tenancy.Scope, id string) (stor
 
 // Grants implements store.Connections.
 func (s *Store) Grants(ctx context.Context, scope tenancy.Scope, f store.GrantFilter, after store.Place, limit int) ([]store.Grant, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) ([]store.Grant, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) ([]store.Grant, error) {
 		q := tx.Grant.Query().Order(grant.ByCreatedAt(sql.OrderDesc()), grant.ByID(sql.OrderDesc())).Limit(limit)
 		if f.Account != "" {
 			q.Where(grant.Account(f.Account))
@@ -56,7 +57,7 @@ func (s *Store) Grants(ctx context.Context, scope tenancy.Scope, f store.GrantFi
 
 // RevokeAgent implements store.Connections.
 func (s *Store) RevokeAgent(ctx context.Context, scope tenancy.Scope, r store.Rule, how store.Ending) (store.Ended, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
 		if err := putRule(ctx, tx, r); err != nil {
 			return store.Ended{}, err
 		}

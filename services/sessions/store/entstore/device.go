@@ -6,6 +6,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
@@ -25,7 +26,7 @@ func (s *Store) SaveDevice(ctx context.Context, scope tenancy.Scope, d store.Dev
 
 // PendingDevice implements store.Devices.
 func (s *Store) PendingDevice(ctx context.Context, scope tenancy.Scope, hashes []string, now time.Time) (store.Device, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Device, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Device, error) {
 		row, err := tx.DeviceAuthorization.Query().Where(deviceauthorization.UserCodeHashIn(hashes...),
 			deviceauthorization.StateEQ(deviceauthorization.StatePending), deviceauthorization.ExpiresAtGT(now)).First(ctx)
 		if ent.IsNotFound(err) {

@@ -4,12 +4,9 @@
 package entstore
 
 import (
-	"context"
 	"time"
 
-	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
-	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
@@ -30,26 +27,6 @@ var (
 
 // New makes a Store on d.
 func New(d *db.DB) *Store { return &Store{d} }
-
-func read[T any](ctx context.Context, s *Store, scope tenancy.Scope, fn func(context.Context, *ent.Tx) (T, error)) (T, error) {
-	var out T
-	err := s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		var err error
-		out, err = fn(ctx, tx)
-		return err
-	})
-	return out, err
-}
-
-func write[T any](ctx context.Context, s *Store, scope tenancy.Scope, fn func(context.Context, *ent.Tx) (T, error)) (T, error) {
-	var out T
-	err := s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		var err error
-		out, err = fn(ctx, tx)
-		return err
-	})
-	return out, err
-}
 
 func timeOf(t *time.Time) time.Time {
 	if t == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
@@ -114,7 +115,7 @@ func replace(ctx context.Context, tx *ent.Tx, r store.Renewal, at time.Time) err
 
 // EndGrants implements store.Grants.
 func (s *Store) EndGrants(ctx context.Context, scope tenancy.Scope, which store.Selection, how store.Ending) (store.Ended, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
 		return endGrants(ctx, tx, s.db.Postgres(), which, how)
 	})
 }

@@ -51,7 +51,7 @@ func (s *Store) Unused(ctx context.Context, before time.Time) ([]tenancy.Scope, 
 
 // PruneSessions implements store.Pruning.
 func (s *Store) PruneSessions(ctx context.Context, scope tenancy.Scope, endedBefore, usedBefore time.Time, limit int) (int, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (int, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (int, error) {
 		found, err := tx.Session.Query().Where(session.Or(session.EndedAtLT(endedBefore), session.LastUsedAtLT(usedBefore))).Limit(limit).IDs(ctx)
 		if err != nil || len(found) == 0 {
 			return 0, err

@@ -9,20 +9,21 @@ import (
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
 // Session implements store.Sessions.
 func (s *Store) Session(ctx context.Context, scope tenancy.Scope, id string) (store.SessionView, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SessionView, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.SessionView, error) {
 		return viewSession(ctx, tx, id)
 	})
 }
 
 // Sessions implements store.Sessions.
 func (s *Store) Sessions(ctx context.Context, scope tenancy.Scope, after store.Place, limit int) ([]store.SessionView, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) ([]store.SessionView, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) ([]store.SessionView, error) {
 		q := tx.Session.Query().Order(session.ByCreatedAt(sql.OrderDesc()), session.ByID(sql.OrderDesc())).Limit(limit)
 		if after.ID != "" {
 			q.Where(session.Or(session.CreatedAtLT(after.CreatedAt), session.And(session.CreatedAt(after.CreatedAt), session.IDLT(after.ID))))
@@ -42,7 +43,7 @@ func (s *Store) Sessions(ctx context.Context, scope tenancy.Scope, after store.P
 // End implements store.Sessions.
 func (s *Store) End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (store.SessionView, bool, error) {
 	ended := false
-	v, err := write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.SessionView, error) {
+	v, err := db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.SessionView, error) {
 		n, err := tx.Session.Update().Where(session.ID(id), session.EndedAtIsNil()).SetEndedAt(at).Save(ctx)
 		if err != nil {
 			return store.SessionView{}, err

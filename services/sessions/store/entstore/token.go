@@ -7,13 +7,14 @@ import (
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
 // Opening implements store.Tokens.
 func (s *Store) Opening(ctx context.Context, scope tenancy.Scope, asked store.Asked) (store.Opening, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Opening, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Opening, error) {
 		var o store.Opening
 		var err error
 		if o.Standing, err = standing(ctx, tx, asked.ClientID); err != nil {
@@ -38,7 +39,7 @@ func (s *Store) Opening(ctx context.Context, scope tenancy.Scope, asked store.As
 
 // Credential implements store.Tokens.
 func (s *Store) Credential(ctx context.Context, scope tenancy.Scope, hash string) (store.Credential, error) {
-	return read(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Credential, error) {
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Credential, error) {
 		var c store.Credential
 		row, err := tx.SessionToken.Get(ctx, hash)
 		if err != nil && !ent.IsNotFound(err) {
@@ -87,7 +88,7 @@ func (s *Store) Issue(ctx context.Context, scope tenancy.Scope, sn store.Session
 
 // Revoke implements store.Tokens. Every token takes the same way: which kind it is of shows in the rows alone.
 func (s *Store) Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID string, how store.Ending) (store.Ended, error) {
-	return write(ctx, s, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
 		_, g, err := findAccountToken(ctx, tx, hash, nil)
 		if err != nil {
 			return store.Ended{}, err
