@@ -19,17 +19,23 @@ import (
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
-	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
+	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/ent/endpoint"
+	"github.com/poppyfield/poppyfield/ent/endpointdelivery"
 	"github.com/poppyfield/poppyfield/ent/event"
 	"github.com/poppyfield/poppyfield/ent/grant"
+	"github.com/poppyfield/poppyfield/ent/inboxsettings"
+	"github.com/poppyfield/poppyfield/ent/note"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
+	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -55,12 +61,14 @@ type Client struct {
 	AnsweredRequest *AnsweredRequestClient
 	// ApiKey is the client for interacting with the ApiKey builders.
 	ApiKey *ApiKeyClient
+	// Attempt is the client for interacting with the Attempt builders.
+	Attempt *AttemptClient
 	// AuthorizationCode is the client for interacting with the AuthorizationCode builders.
 	AuthorizationCode *AuthorizationCodeClient
-	// Backend is the client for interacting with the Backend builders.
-	Backend *BackendClient
 	// Company is the client for interacting with the Company builders.
 	Company *CompanyClient
+	// CompanyEvent is the client for interacting with the CompanyEvent builders.
+	CompanyEvent *CompanyEventClient
 	// Conversation is the client for interacting with the Conversation builders.
 	Conversation *ConversationClient
 	// Delivery is the client for interacting with the Delivery builders.
@@ -69,14 +77,24 @@ type Client struct {
 	DeviceAuthorization *DeviceAuthorizationClient
 	// Domain is the client for interacting with the Domain builders.
 	Domain *DomainClient
+	// Endpoint is the client for interacting with the Endpoint builders.
+	Endpoint *EndpointClient
+	// EndpointDelivery is the client for interacting with the EndpointDelivery builders.
+	EndpointDelivery *EndpointDeliveryClient
 	// Event is the client for interacting with the Event builders.
 	Event *EventClient
 	// Grant is the client for interacting with the Grant builders.
 	Grant *GrantClient
+	// InboxSettings is the client for interacting with the InboxSettings builders.
+	InboxSettings *InboxSettingsClient
+	// Note is the client for interacting with the Note builders.
+	Note *NoteClient
 	// OperatorKey is the client for interacting with the OperatorKey builders.
 	OperatorKey *OperatorKeyClient
 	// PageDesign is the client for interacting with the PageDesign builders.
 	PageDesign *PageDesignClient
+	// Presence is the client for interacting with the Presence builders.
+	Presence *PresenceClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// SessionToken is the client for interacting with the SessionToken builders.
@@ -105,17 +123,23 @@ func (c *Client) init() {
 	c.AdmissionRule = NewAdmissionRuleClient(c.config)
 	c.AnsweredRequest = NewAnsweredRequestClient(c.config)
 	c.ApiKey = NewApiKeyClient(c.config)
+	c.Attempt = NewAttemptClient(c.config)
 	c.AuthorizationCode = NewAuthorizationCodeClient(c.config)
-	c.Backend = NewBackendClient(c.config)
 	c.Company = NewCompanyClient(c.config)
+	c.CompanyEvent = NewCompanyEventClient(c.config)
 	c.Conversation = NewConversationClient(c.config)
 	c.Delivery = NewDeliveryClient(c.config)
 	c.DeviceAuthorization = NewDeviceAuthorizationClient(c.config)
 	c.Domain = NewDomainClient(c.config)
+	c.Endpoint = NewEndpointClient(c.config)
+	c.EndpointDelivery = NewEndpointDeliveryClient(c.config)
 	c.Event = NewEventClient(c.config)
 	c.Grant = NewGrantClient(c.config)
+	c.InboxSettings = NewInboxSettingsClient(c.config)
+	c.Note = NewNoteClient(c.config)
 	c.OperatorKey = NewOperatorKeyClient(c.config)
 	c.PageDesign = NewPageDesignClient(c.config)
+	c.Presence = NewPresenceClient(c.config)
 	c.Session = NewSessionClient(c.config)
 	c.SessionToken = NewSessionTokenClient(c.config)
 	c.SignIn = NewSignInClient(c.config)
@@ -219,17 +243,23 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		AdmissionRule:       NewAdmissionRuleClient(cfg),
 		AnsweredRequest:     NewAnsweredRequestClient(cfg),
 		ApiKey:              NewApiKeyClient(cfg),
+		Attempt:             NewAttemptClient(cfg),
 		AuthorizationCode:   NewAuthorizationCodeClient(cfg),
-		Backend:             NewBackendClient(cfg),
 		Company:             NewCompanyClient(cfg),
+		CompanyEvent:        NewCompanyEventClient(cfg),
 		Conversation:        NewConversationClient(cfg),
 		Delivery:            NewDeliveryClient(cfg),
 		DeviceAuthorization: NewDeviceAuthorizationClient(cfg),
 		Domain:              NewDomainClient(cfg),
+		Endpoint:            NewEndpointClient(cfg),
+		EndpointDelivery:    NewEndpointDeliveryClient(cfg),
 		Event:               NewEventClient(cfg),
 		Grant:               NewGrantClient(cfg),
+		InboxSettings:       NewInboxSettingsClient(cfg),
+		Note:                NewNoteClient(cfg),
 		OperatorKey:         NewOperatorKeyClient(cfg),
 		PageDesign:          NewPageDesignClient(cfg),
+		Presence:            NewPresenceClient(cfg),
 		Session:             NewSessionClient(cfg),
 		SessionToken:        NewSessionTokenClient(cfg),
 		SignIn:              NewSignInClient(cfg),
@@ -260,17 +290,23 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		AdmissionRule:       NewAdmissionRuleClient(cfg),
 		AnsweredRequest:     NewAnsweredRequestClient(cfg),
 		ApiKey:              NewApiKeyClient(cfg),
+		Attempt:             NewAttemptClient(cfg),
 		AuthorizationCode:   NewAuthorizationCodeClient(cfg),
-		Backend:             NewBackendClient(cfg),
 		Company:             NewCompanyClient(cfg),
+		CompanyEvent:        NewCompanyEventClient(cfg),
 		Conversation:        NewConversationClient(cfg),
 		Delivery:            NewDeliveryClient(cfg),
 		DeviceAuthorization: NewDeviceAuthorizationClient(cfg),
 		Domain:              NewDomainClient(cfg),
+		Endpoint:            NewEndpointClient(cfg),
+		EndpointDelivery:    NewEndpointDeliveryClient(cfg),
 		Event:               NewEventClient(cfg),
 		Grant:               NewGrantClient(cfg),
+		InboxSettings:       NewInboxSettingsClient(cfg),
+		Note:                NewNoteClient(cfg),
 		OperatorKey:         NewOperatorKeyClient(cfg),
 		PageDesign:          NewPageDesignClient(cfg),
+		Presence:            NewPresenceClient(cfg),
 		Session:             NewSessionClient(cfg),
 		SessionToken:        NewSessionTokenClient(cfg),
 		SignIn:              NewSignInClient(cfg),
@@ -307,10 +343,11 @@ func (c *Client) Close() error {
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.AccountToken, c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey,
-		c.AuthorizationCode, c.Backend, c.Company, c.Conversation, c.Delivery,
-		c.DeviceAuthorization, c.Domain, c.Event, c.Grant, c.OperatorKey, c.PageDesign,
-		c.Session, c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection,
-		c.WebhookSecret,
+		c.Attempt, c.AuthorizationCode, c.Company, c.CompanyEvent, c.Conversation,
+		c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint, c.EndpointDelivery,
+		c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey, c.PageDesign,
+		c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
+		c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Use(hooks...)
 	}
@@ -321,10 +358,11 @@ func (c *Client) Use(hooks ...Hook) {
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.AccountToken, c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey,
-		c.AuthorizationCode, c.Backend, c.Company, c.Conversation, c.Delivery,
-		c.DeviceAuthorization, c.Domain, c.Event, c.Grant, c.OperatorKey, c.PageDesign,
-		c.Session, c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection,
-		c.WebhookSecret,
+		c.Attempt, c.AuthorizationCode, c.Company, c.CompanyEvent, c.Conversation,
+		c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint, c.EndpointDelivery,
+		c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey, c.PageDesign,
+		c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
+		c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -343,12 +381,14 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.AnsweredRequest.mutate(ctx, m)
 	case *ApiKeyMutation:
 		return c.ApiKey.mutate(ctx, m)
+	case *AttemptMutation:
+		return c.Attempt.mutate(ctx, m)
 	case *AuthorizationCodeMutation:
 		return c.AuthorizationCode.mutate(ctx, m)
-	case *BackendMutation:
-		return c.Backend.mutate(ctx, m)
 	case *CompanyMutation:
 		return c.Company.mutate(ctx, m)
+	case *CompanyEventMutation:
+		return c.CompanyEvent.mutate(ctx, m)
 	case *ConversationMutation:
 		return c.Conversation.mutate(ctx, m)
 	case *DeliveryMutation:
@@ -357,14 +397,24 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.DeviceAuthorization.mutate(ctx, m)
 	case *DomainMutation:
 		return c.Domain.mutate(ctx, m)
+	case *EndpointMutation:
+		return c.Endpoint.mutate(ctx, m)
+	case *EndpointDeliveryMutation:
+		return c.EndpointDelivery.mutate(ctx, m)
 	case *EventMutation:
 		return c.Event.mutate(ctx, m)
 	case *GrantMutation:
 		return c.Grant.mutate(ctx, m)
+	case *InboxSettingsMutation:
+		return c.InboxSettings.mutate(ctx, m)
+	case *NoteMutation:
+		return c.Note.mutate(ctx, m)
 	case *OperatorKeyMutation:
 		return c.OperatorKey.mutate(ctx, m)
 	case *PageDesignMutation:
 		return c.PageDesign.mutate(ctx, m)
+	case *PresenceMutation:
+		return c.Presence.mutate(ctx, m)
 	case *SessionMutation:
 		return c.Session.mutate(ctx, m)
 	case *SessionTokenMutation:
@@ -1047,6 +1097,139 @@ func (c *ApiKeyClient) mutate(ctx context.Context, m *ApiKeyMutation) (Value, er
 	}
 }
 
+// AttemptClient is a client for the Attempt schema.
+type AttemptClient struct {
+	config
+}
+
+// NewAttemptClient returns a client for the Attempt from the given config.
+func NewAttemptClient(c config) *AttemptClient {
+	return &AttemptClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `attempt.Hooks(f(g(h())))`.
+func (c *AttemptClient) Use(hooks ...Hook) {
+	c.hooks.Attempt = append(c.hooks.Attempt, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `attempt.Intercept(f(g(h())))`.
+func (c *AttemptClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Attempt = append(c.inters.Attempt, interceptors...)
+}
+
+// Create returns a builder for creating a Attempt entity.
+func (c *AttemptClient) Create() *AttemptCreate {
+	mutation := newAttemptMutation(c.config, OpCreate)
+	return &AttemptCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Attempt entities.
+func (c *AttemptClient) CreateBulk(builders ...*AttemptCreate) *AttemptCreateBulk {
+	return &AttemptCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *AttemptClient) MapCreateBulk(slice any, setFunc func(*AttemptCreate, int)) *AttemptCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &AttemptCreateBulk{err: fmt.Errorf("calling to AttemptClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*AttemptCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &AttemptCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Attempt.
+func (c *AttemptClient) Update() *AttemptUpdate {
+	mutation := newAttemptMutation(c.config, OpUpdate)
+	return &AttemptUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *AttemptClient) UpdateOne(_m *Attempt) *AttemptUpdateOne {
+	mutation := newAttemptMutation(c.config, OpUpdateOne, withAttempt(_m))
+	return &AttemptUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *AttemptClient) UpdateOneID(id string) *AttemptUpdateOne {
+	mutation := newAttemptMutation(c.config, OpUpdateOne, withAttemptID(id))
+	return &AttemptUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Attempt.
+func (c *AttemptClient) Delete() *AttemptDelete {
+	mutation := newAttemptMutation(c.config, OpDelete)
+	return &AttemptDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *AttemptClient) DeleteOne(_m *Attempt) *AttemptDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *AttemptClient) DeleteOneID(id string) *AttemptDeleteOne {
+	builder := c.Delete().Where(attempt.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &AttemptDeleteOne{builder}
+}
+
+// Query returns a query builder for Attempt.
+func (c *AttemptClient) Query() *AttemptQuery {
+	return &AttemptQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeAttempt},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Attempt entity by its id.
+func (c *AttemptClient) Get(ctx context.Context, id string) (*Attempt, error) {
+	return c.Query().Where(attempt.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *AttemptClient) GetX(ctx context.Context, id string) *Attempt {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *AttemptClient) Hooks() []Hook {
+	return c.hooks.Attempt
+}
+
+// Interceptors returns the client interceptors.
+func (c *AttemptClient) Interceptors() []Interceptor {
+	return c.inters.Attempt
+}
+
+func (c *AttemptClient) mutate(ctx context.Context, m *AttemptMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&AttemptCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&AttemptUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&AttemptUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&AttemptDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Attempt mutation op: %q", m.Op())
+	}
+}
+
 // AuthorizationCodeClient is a client for the AuthorizationCode schema.
 type AuthorizationCodeClient struct {
 	config
@@ -1180,139 +1363,6 @@ func (c *AuthorizationCodeClient) mutate(ctx context.Context, m *AuthorizationCo
 	}
 }
 
-// BackendClient is a client for the Backend schema.
-type BackendClient struct {
-	config
-}
-
-// NewBackendClient returns a client for the Backend from the given config.
-func NewBackendClient(c config) *BackendClient {
-	return &BackendClient{config: c}
-}
-
-// Use adds a list of mutation hooks to the hooks stack.
-// A call to `Use(f, g, h)` equals to `backend.Hooks(f(g(h())))`.
-func (c *BackendClient) Use(hooks ...Hook) {
-	c.hooks.Backend = append(c.hooks.Backend, hooks...)
-}
-
-// Intercept adds a list of query interceptors to the interceptors stack.
-// A call to `Intercept(f, g, h)` equals to `backend.Intercept(f(g(h())))`.
-func (c *BackendClient) Intercept(interceptors ...Interceptor) {
-	c.inters.Backend = append(c.inters.Backend, interceptors...)
-}
-
-// Create returns a builder for creating a Backend entity.
-func (c *BackendClient) Create() *BackendCreate {
-	mutation := newBackendMutation(c.config, OpCreate)
-	return &BackendCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// CreateBulk returns a builder for creating a bulk of Backend entities.
-func (c *BackendClient) CreateBulk(builders ...*BackendCreate) *BackendCreateBulk {
-	return &BackendCreateBulk{config: c.config, builders: builders}
-}
-
-// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
-// a builder and applies setFunc on it.
-func (c *BackendClient) MapCreateBulk(slice any, setFunc func(*BackendCreate, int)) *BackendCreateBulk {
-	rv := reflect.ValueOf(slice)
-	if rv.Kind() != reflect.Slice {
-		return &BackendCreateBulk{err: fmt.Errorf("calling to BackendClient.MapCreateBulk with wrong type %T, need slice", slice)}
-	}
-	builders := make([]*BackendCreate, rv.Len())
-	for i := 0; i < rv.Len(); i++ {
-		builders[i] = c.Create()
-		setFunc(builders[i], i)
-	}
-	return &BackendCreateBulk{config: c.config, builders: builders}
-}
-
-// Update returns an update builder for Backend.
-func (c *BackendClient) Update() *BackendUpdate {
-	mutation := newBackendMutation(c.config, OpUpdate)
-	return &BackendUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOne returns an update builder for the given entity.
-func (c *BackendClient) UpdateOne(_m *Backend) *BackendUpdateOne {
-	mutation := newBackendMutation(c.config, OpUpdateOne, withBackend(_m))
-	return &BackendUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// UpdateOneID returns an update builder for the given id.
-func (c *BackendClient) UpdateOneID(id string) *BackendUpdateOne {
-	mutation := newBackendMutation(c.config, OpUpdateOne, withBackendID(id))
-	return &BackendUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// Delete returns a delete builder for Backend.
-func (c *BackendClient) Delete() *BackendDelete {
-	mutation := newBackendMutation(c.config, OpDelete)
-	return &BackendDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
-}
-
-// DeleteOne returns a builder for deleting the given entity.
-func (c *BackendClient) DeleteOne(_m *Backend) *BackendDeleteOne {
-	return c.DeleteOneID(_m.ID)
-}
-
-// DeleteOneID returns a builder for deleting the given entity by its id.
-func (c *BackendClient) DeleteOneID(id string) *BackendDeleteOne {
-	builder := c.Delete().Where(backend.ID(id))
-	builder.mutation.id = &id
-	builder.mutation.op = OpDeleteOne
-	return &BackendDeleteOne{builder}
-}
-
-// Query returns a query builder for Backend.
-func (c *BackendClient) Query() *BackendQuery {
-	return &BackendQuery{
-		config: c.config,
-		ctx:    &QueryContext{Type: TypeBackend},
-		inters: c.Interceptors(),
-	}
-}
-
-// Get returns a Backend entity by its id.
-func (c *BackendClient) Get(ctx context.Context, id string) (*Backend, error) {
-	return c.Query().Where(backend.ID(id)).Only(ctx)
-}
-
-// GetX is like Get, but panics if an error occurs.
-func (c *BackendClient) GetX(ctx context.Context, id string) *Backend {
-	obj, err := c.Get(ctx, id)
-	if err != nil {
-		panic(err)
-	}
-	return obj
-}
-
-// Hooks returns the client hooks.
-func (c *BackendClient) Hooks() []Hook {
-	return c.hooks.Backend
-}
-
-// Interceptors returns the client interceptors.
-func (c *BackendClient) Interceptors() []Interceptor {
-	return c.inters.Backend
-}
-
-func (c *BackendClient) mutate(ctx context.Context, m *BackendMutation) (Value, error) {
-	switch m.Op() {
-	case OpCreate:
-		return (&BackendCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdate:
-		return (&BackendUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpUpdateOne:
-		return (&BackendUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
-	case OpDelete, OpDeleteOne:
-		return (&BackendDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
-	default:
-		return nil, fmt.Errorf("ent: unknown Backend mutation op: %q", m.Op())
-	}
-}
-
 // CompanyClient is a client for the Company schema.
 type CompanyClient struct {
 	config
@@ -1443,6 +1493,139 @@ func (c *CompanyClient) mutate(ctx context.Context, m *CompanyMutation) (Value, 
 		return (&CompanyDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown Company mutation op: %q", m.Op())
+	}
+}
+
+// CompanyEventClient is a client for the CompanyEvent schema.
+type CompanyEventClient struct {
+	config
+}
+
+// NewCompanyEventClient returns a client for the CompanyEvent from the given config.
+func NewCompanyEventClient(c config) *CompanyEventClient {
+	return &CompanyEventClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `companyevent.Hooks(f(g(h())))`.
+func (c *CompanyEventClient) Use(hooks ...Hook) {
+	c.hooks.CompanyEvent = append(c.hooks.CompanyEvent, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `companyevent.Intercept(f(g(h())))`.
+func (c *CompanyEventClient) Intercept(interceptors ...Interceptor) {
+	c.inters.CompanyEvent = append(c.inters.CompanyEvent, interceptors...)
+}
+
+// Create returns a builder for creating a CompanyEvent entity.
+func (c *CompanyEventClient) Create() *CompanyEventCreate {
+	mutation := newCompanyEventMutation(c.config, OpCreate)
+	return &CompanyEventCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of CompanyEvent entities.
+func (c *CompanyEventClient) CreateBulk(builders ...*CompanyEventCreate) *CompanyEventCreateBulk {
+	return &CompanyEventCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *CompanyEventClient) MapCreateBulk(slice any, setFunc func(*CompanyEventCreate, int)) *CompanyEventCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &CompanyEventCreateBulk{err: fmt.Errorf("calling to CompanyEventClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*CompanyEventCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &CompanyEventCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for CompanyEvent.
+func (c *CompanyEventClient) Update() *CompanyEventUpdate {
+	mutation := newCompanyEventMutation(c.config, OpUpdate)
+	return &CompanyEventUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *CompanyEventClient) UpdateOne(_m *CompanyEvent) *CompanyEventUpdateOne {
+	mutation := newCompanyEventMutation(c.config, OpUpdateOne, withCompanyEvent(_m))
+	return &CompanyEventUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *CompanyEventClient) UpdateOneID(id string) *CompanyEventUpdateOne {
+	mutation := newCompanyEventMutation(c.config, OpUpdateOne, withCompanyEventID(id))
+	return &CompanyEventUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for CompanyEvent.
+func (c *CompanyEventClient) Delete() *CompanyEventDelete {
+	mutation := newCompanyEventMutation(c.config, OpDelete)
+	return &CompanyEventDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *CompanyEventClient) DeleteOne(_m *CompanyEvent) *CompanyEventDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *CompanyEventClient) DeleteOneID(id string) *CompanyEventDeleteOne {
+	builder := c.Delete().Where(companyevent.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &CompanyEventDeleteOne{builder}
+}
+
+// Query returns a query builder for CompanyEvent.
+func (c *CompanyEventClient) Query() *CompanyEventQuery {
+	return &CompanyEventQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeCompanyEvent},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a CompanyEvent entity by its id.
+func (c *CompanyEventClient) Get(ctx context.Context, id string) (*CompanyEvent, error) {
+	return c.Query().Where(companyevent.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *CompanyEventClient) GetX(ctx context.Context, id string) *CompanyEvent {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *CompanyEventClient) Hooks() []Hook {
+	return c.hooks.CompanyEvent
+}
+
+// Interceptors returns the client interceptors.
+func (c *CompanyEventClient) Interceptors() []Interceptor {
+	return c.inters.CompanyEvent
+}
+
+func (c *CompanyEventClient) mutate(ctx context.Context, m *CompanyEventMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&CompanyEventCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&CompanyEventUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&CompanyEventUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&CompanyEventDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown CompanyEvent mutation op: %q", m.Op())
 	}
 }
 
@@ -1978,6 +2161,272 @@ func (c *DomainClient) mutate(ctx context.Context, m *DomainMutation) (Value, er
 	}
 }
 
+// EndpointClient is a client for the Endpoint schema.
+type EndpointClient struct {
+	config
+}
+
+// NewEndpointClient returns a client for the Endpoint from the given config.
+func NewEndpointClient(c config) *EndpointClient {
+	return &EndpointClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `endpoint.Hooks(f(g(h())))`.
+func (c *EndpointClient) Use(hooks ...Hook) {
+	c.hooks.Endpoint = append(c.hooks.Endpoint, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `endpoint.Intercept(f(g(h())))`.
+func (c *EndpointClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Endpoint = append(c.inters.Endpoint, interceptors...)
+}
+
+// Create returns a builder for creating a Endpoint entity.
+func (c *EndpointClient) Create() *EndpointCreate {
+	mutation := newEndpointMutation(c.config, OpCreate)
+	return &EndpointCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Endpoint entities.
+func (c *EndpointClient) CreateBulk(builders ...*EndpointCreate) *EndpointCreateBulk {
+	return &EndpointCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *EndpointClient) MapCreateBulk(slice any, setFunc func(*EndpointCreate, int)) *EndpointCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &EndpointCreateBulk{err: fmt.Errorf("calling to EndpointClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*EndpointCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &EndpointCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Endpoint.
+func (c *EndpointClient) Update() *EndpointUpdate {
+	mutation := newEndpointMutation(c.config, OpUpdate)
+	return &EndpointUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *EndpointClient) UpdateOne(_m *Endpoint) *EndpointUpdateOne {
+	mutation := newEndpointMutation(c.config, OpUpdateOne, withEndpoint(_m))
+	return &EndpointUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *EndpointClient) UpdateOneID(id string) *EndpointUpdateOne {
+	mutation := newEndpointMutation(c.config, OpUpdateOne, withEndpointID(id))
+	return &EndpointUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Endpoint.
+func (c *EndpointClient) Delete() *EndpointDelete {
+	mutation := newEndpointMutation(c.config, OpDelete)
+	return &EndpointDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *EndpointClient) DeleteOne(_m *Endpoint) *EndpointDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *EndpointClient) DeleteOneID(id string) *EndpointDeleteOne {
+	builder := c.Delete().Where(endpoint.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &EndpointDeleteOne{builder}
+}
+
+// Query returns a query builder for Endpoint.
+func (c *EndpointClient) Query() *EndpointQuery {
+	return &EndpointQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeEndpoint},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Endpoint entity by its id.
+func (c *EndpointClient) Get(ctx context.Context, id string) (*Endpoint, error) {
+	return c.Query().Where(endpoint.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *EndpointClient) GetX(ctx context.Context, id string) *Endpoint {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *EndpointClient) Hooks() []Hook {
+	return c.hooks.Endpoint
+}
+
+// Interceptors returns the client interceptors.
+func (c *EndpointClient) Interceptors() []Interceptor {
+	return c.inters.Endpoint
+}
+
+func (c *EndpointClient) mutate(ctx context.Context, m *EndpointMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&EndpointCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&EndpointUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&EndpointUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&EndpointDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Endpoint mutation op: %q", m.Op())
+	}
+}
+
+// EndpointDeliveryClient is a client for the EndpointDelivery schema.
+type EndpointDeliveryClient struct {
+	config
+}
+
+// NewEndpointDeliveryClient returns a client for the EndpointDelivery from the given config.
+func NewEndpointDeliveryClient(c config) *EndpointDeliveryClient {
+	return &EndpointDeliveryClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `endpointdelivery.Hooks(f(g(h())))`.
+func (c *EndpointDeliveryClient) Use(hooks ...Hook) {
+	c.hooks.EndpointDelivery = append(c.hooks.EndpointDelivery, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `endpointdelivery.Intercept(f(g(h())))`.
+func (c *EndpointDeliveryClient) Intercept(interceptors ...Interceptor) {
+	c.inters.EndpointDelivery = append(c.inters.EndpointDelivery, interceptors...)
+}
+
+// Create returns a builder for creating a EndpointDelivery entity.
+func (c *EndpointDeliveryClient) Create() *EndpointDeliveryCreate {
+	mutation := newEndpointDeliveryMutation(c.config, OpCreate)
+	return &EndpointDeliveryCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of EndpointDelivery entities.
+func (c *EndpointDeliveryClient) CreateBulk(builders ...*EndpointDeliveryCreate) *EndpointDeliveryCreateBulk {
+	return &EndpointDeliveryCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *EndpointDeliveryClient) MapCreateBulk(slice any, setFunc func(*EndpointDeliveryCreate, int)) *EndpointDeliveryCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &EndpointDeliveryCreateBulk{err: fmt.Errorf("calling to EndpointDeliveryClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*EndpointDeliveryCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &EndpointDeliveryCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for EndpointDelivery.
+func (c *EndpointDeliveryClient) Update() *EndpointDeliveryUpdate {
+	mutation := newEndpointDeliveryMutation(c.config, OpUpdate)
+	return &EndpointDeliveryUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *EndpointDeliveryClient) UpdateOne(_m *EndpointDelivery) *EndpointDeliveryUpdateOne {
+	mutation := newEndpointDeliveryMutation(c.config, OpUpdateOne, withEndpointDelivery(_m))
+	return &EndpointDeliveryUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *EndpointDeliveryClient) UpdateOneID(id string) *EndpointDeliveryUpdateOne {
+	mutation := newEndpointDeliveryMutation(c.config, OpUpdateOne, withEndpointDeliveryID(id))
+	return &EndpointDeliveryUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for EndpointDelivery.
+func (c *EndpointDeliveryClient) Delete() *EndpointDeliveryDelete {
+	mutation := newEndpointDeliveryMutation(c.config, OpDelete)
+	return &EndpointDeliveryDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *EndpointDeliveryClient) DeleteOne(_m *EndpointDelivery) *EndpointDeliveryDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *EndpointDeliveryClient) DeleteOneID(id string) *EndpointDeliveryDeleteOne {
+	builder := c.Delete().Where(endpointdelivery.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &EndpointDeliveryDeleteOne{builder}
+}
+
+// Query returns a query builder for EndpointDelivery.
+func (c *EndpointDeliveryClient) Query() *EndpointDeliveryQuery {
+	return &EndpointDeliveryQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeEndpointDelivery},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a EndpointDelivery entity by its id.
+func (c *EndpointDeliveryClient) Get(ctx context.Context, id string) (*EndpointDelivery, error) {
+	return c.Query().Where(endpointdelivery.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *EndpointDeliveryClient) GetX(ctx context.Context, id string) *EndpointDelivery {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *EndpointDeliveryClient) Hooks() []Hook {
+	return c.hooks.EndpointDelivery
+}
+
+// Interceptors returns the client interceptors.
+func (c *EndpointDeliveryClient) Interceptors() []Interceptor {
+	return c.inters.EndpointDelivery
+}
+
+func (c *EndpointDeliveryClient) mutate(ctx context.Context, m *EndpointDeliveryMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&EndpointDeliveryCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&EndpointDeliveryUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&EndpointDeliveryUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&EndpointDeliveryDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown EndpointDelivery mutation op: %q", m.Op())
+	}
+}
+
 // EventClient is a client for the Event schema.
 type EventClient struct {
 	config
@@ -2244,6 +2693,272 @@ func (c *GrantClient) mutate(ctx context.Context, m *GrantMutation) (Value, erro
 	}
 }
 
+// InboxSettingsClient is a client for the InboxSettings schema.
+type InboxSettingsClient struct {
+	config
+}
+
+// NewInboxSettingsClient returns a client for the InboxSettings from the given config.
+func NewInboxSettingsClient(c config) *InboxSettingsClient {
+	return &InboxSettingsClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `inboxsettings.Hooks(f(g(h())))`.
+func (c *InboxSettingsClient) Use(hooks ...Hook) {
+	c.hooks.InboxSettings = append(c.hooks.InboxSettings, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `inboxsettings.Intercept(f(g(h())))`.
+func (c *InboxSettingsClient) Intercept(interceptors ...Interceptor) {
+	c.inters.InboxSettings = append(c.inters.InboxSettings, interceptors...)
+}
+
+// Create returns a builder for creating a InboxSettings entity.
+func (c *InboxSettingsClient) Create() *InboxSettingsCreate {
+	mutation := newInboxSettingsMutation(c.config, OpCreate)
+	return &InboxSettingsCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of InboxSettings entities.
+func (c *InboxSettingsClient) CreateBulk(builders ...*InboxSettingsCreate) *InboxSettingsCreateBulk {
+	return &InboxSettingsCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *InboxSettingsClient) MapCreateBulk(slice any, setFunc func(*InboxSettingsCreate, int)) *InboxSettingsCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &InboxSettingsCreateBulk{err: fmt.Errorf("calling to InboxSettingsClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*InboxSettingsCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &InboxSettingsCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for InboxSettings.
+func (c *InboxSettingsClient) Update() *InboxSettingsUpdate {
+	mutation := newInboxSettingsMutation(c.config, OpUpdate)
+	return &InboxSettingsUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *InboxSettingsClient) UpdateOne(_m *InboxSettings) *InboxSettingsUpdateOne {
+	mutation := newInboxSettingsMutation(c.config, OpUpdateOne, withInboxSettings(_m))
+	return &InboxSettingsUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *InboxSettingsClient) UpdateOneID(id string) *InboxSettingsUpdateOne {
+	mutation := newInboxSettingsMutation(c.config, OpUpdateOne, withInboxSettingsID(id))
+	return &InboxSettingsUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for InboxSettings.
+func (c *InboxSettingsClient) Delete() *InboxSettingsDelete {
+	mutation := newInboxSettingsMutation(c.config, OpDelete)
+	return &InboxSettingsDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *InboxSettingsClient) DeleteOne(_m *InboxSettings) *InboxSettingsDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *InboxSettingsClient) DeleteOneID(id string) *InboxSettingsDeleteOne {
+	builder := c.Delete().Where(inboxsettings.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &InboxSettingsDeleteOne{builder}
+}
+
+// Query returns a query builder for InboxSettings.
+func (c *InboxSettingsClient) Query() *InboxSettingsQuery {
+	return &InboxSettingsQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeInboxSettings},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a InboxSettings entity by its id.
+func (c *InboxSettingsClient) Get(ctx context.Context, id string) (*InboxSettings, error) {
+	return c.Query().Where(inboxsettings.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *InboxSettingsClient) GetX(ctx context.Context, id string) *InboxSettings {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *InboxSettingsClient) Hooks() []Hook {
+	return c.hooks.InboxSettings
+}
+
+// Interceptors returns the client interceptors.
+func (c *InboxSettingsClient) Interceptors() []Interceptor {
+	return c.inters.InboxSettings
+}
+
+func (c *InboxSettingsClient) mutate(ctx context.Context, m *InboxSettingsMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&InboxSettingsCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&InboxSettingsUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&InboxSettingsUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&InboxSettingsDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown InboxSettings mutation op: %q", m.Op())
+	}
+}
+
+// NoteClient is a client for the Note schema.
+type NoteClient struct {
+	config
+}
+
+// NewNoteClient returns a client for the Note from the given config.
+func NewNoteClient(c config) *NoteClient {
+	return &NoteClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `note.Hooks(f(g(h())))`.
+func (c *NoteClient) Use(hooks ...Hook) {
+	c.hooks.Note = append(c.hooks.Note, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `note.Intercept(f(g(h())))`.
+func (c *NoteClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Note = append(c.inters.Note, interceptors...)
+}
+
+// Create returns a builder for creating a Note entity.
+func (c *NoteClient) Create() *NoteCreate {
+	mutation := newNoteMutation(c.config, OpCreate)
+	return &NoteCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Note entities.
+func (c *NoteClient) CreateBulk(builders ...*NoteCreate) *NoteCreateBulk {
+	return &NoteCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *NoteClient) MapCreateBulk(slice any, setFunc func(*NoteCreate, int)) *NoteCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &NoteCreateBulk{err: fmt.Errorf("calling to NoteClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*NoteCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &NoteCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Note.
+func (c *NoteClient) Update() *NoteUpdate {
+	mutation := newNoteMutation(c.config, OpUpdate)
+	return &NoteUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *NoteClient) UpdateOne(_m *Note) *NoteUpdateOne {
+	mutation := newNoteMutation(c.config, OpUpdateOne, withNote(_m))
+	return &NoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *NoteClient) UpdateOneID(id string) *NoteUpdateOne {
+	mutation := newNoteMutation(c.config, OpUpdateOne, withNoteID(id))
+	return &NoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Note.
+func (c *NoteClient) Delete() *NoteDelete {
+	mutation := newNoteMutation(c.config, OpDelete)
+	return &NoteDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *NoteClient) DeleteOne(_m *Note) *NoteDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *NoteClient) DeleteOneID(id string) *NoteDeleteOne {
+	builder := c.Delete().Where(note.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &NoteDeleteOne{builder}
+}
+
+// Query returns a query builder for Note.
+func (c *NoteClient) Query() *NoteQuery {
+	return &NoteQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeNote},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Note entity by its id.
+func (c *NoteClient) Get(ctx context.Context, id string) (*Note, error) {
+	return c.Query().Where(note.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *NoteClient) GetX(ctx context.Context, id string) *Note {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *NoteClient) Hooks() []Hook {
+	return c.hooks.Note
+}
+
+// Interceptors returns the client interceptors.
+func (c *NoteClient) Interceptors() []Interceptor {
+	return c.inters.Note
+}
+
+func (c *NoteClient) mutate(ctx context.Context, m *NoteMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&NoteCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&NoteUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&NoteUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&NoteDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Note mutation op: %q", m.Op())
+	}
+}
+
 // OperatorKeyClient is a client for the OperatorKey schema.
 type OperatorKeyClient struct {
 	config
@@ -2507,6 +3222,139 @@ func (c *PageDesignClient) mutate(ctx context.Context, m *PageDesignMutation) (V
 		return (&PageDesignDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown PageDesign mutation op: %q", m.Op())
+	}
+}
+
+// PresenceClient is a client for the Presence schema.
+type PresenceClient struct {
+	config
+}
+
+// NewPresenceClient returns a client for the Presence from the given config.
+func NewPresenceClient(c config) *PresenceClient {
+	return &PresenceClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `presence.Hooks(f(g(h())))`.
+func (c *PresenceClient) Use(hooks ...Hook) {
+	c.hooks.Presence = append(c.hooks.Presence, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `presence.Intercept(f(g(h())))`.
+func (c *PresenceClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Presence = append(c.inters.Presence, interceptors...)
+}
+
+// Create returns a builder for creating a Presence entity.
+func (c *PresenceClient) Create() *PresenceCreate {
+	mutation := newPresenceMutation(c.config, OpCreate)
+	return &PresenceCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Presence entities.
+func (c *PresenceClient) CreateBulk(builders ...*PresenceCreate) *PresenceCreateBulk {
+	return &PresenceCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *PresenceClient) MapCreateBulk(slice any, setFunc func(*PresenceCreate, int)) *PresenceCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &PresenceCreateBulk{err: fmt.Errorf("calling to PresenceClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*PresenceCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &PresenceCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Presence.
+func (c *PresenceClient) Update() *PresenceUpdate {
+	mutation := newPresenceMutation(c.config, OpUpdate)
+	return &PresenceUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *PresenceClient) UpdateOne(_m *Presence) *PresenceUpdateOne {
+	mutation := newPresenceMutation(c.config, OpUpdateOne, withPresence(_m))
+	return &PresenceUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *PresenceClient) UpdateOneID(id string) *PresenceUpdateOne {
+	mutation := newPresenceMutation(c.config, OpUpdateOne, withPresenceID(id))
+	return &PresenceUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Presence.
+func (c *PresenceClient) Delete() *PresenceDelete {
+	mutation := newPresenceMutation(c.config, OpDelete)
+	return &PresenceDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *PresenceClient) DeleteOne(_m *Presence) *PresenceDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *PresenceClient) DeleteOneID(id string) *PresenceDeleteOne {
+	builder := c.Delete().Where(presence.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &PresenceDeleteOne{builder}
+}
+
+// Query returns a query builder for Presence.
+func (c *PresenceClient) Query() *PresenceQuery {
+	return &PresenceQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypePresence},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Presence entity by its id.
+func (c *PresenceClient) Get(ctx context.Context, id string) (*Presence, error) {
+	return c.Query().Where(presence.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *PresenceClient) GetX(ctx context.Context, id string) *Presence {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *PresenceClient) Hooks() []Hook {
+	return c.hooks.Presence
+}
+
+// Interceptors returns the client interceptors.
+func (c *PresenceClient) Interceptors() []Interceptor {
+	return c.inters.Presence
+}
+
+func (c *PresenceClient) mutate(ctx context.Context, m *PresenceMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&PresenceCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&PresenceUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&PresenceUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&PresenceDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Presence mutation op: %q", m.Op())
 	}
 }
 
@@ -3311,17 +4159,18 @@ func (c *WebhookSecretClient) mutate(ctx context.Context, m *WebhookSecretMutati
 // hooks and interceptors per client, for fast access.
 type (
 	hooks struct {
-		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey,
-		AuthorizationCode, Backend, Company, Conversation, Delivery,
-		DeviceAuthorization, Domain, Event, Grant, OperatorKey, PageDesign, Session,
-		SessionToken, SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Hook
+		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
+		AuthorizationCode, Company, CompanyEvent, Conversation, Delivery,
+		DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event, Grant,
+		InboxSettings, Note, OperatorKey, PageDesign, Presence, Session, SessionToken,
+		SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Hook
 	}
 	inters struct {
-		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey,
-		AuthorizationCode, Backend, Company, Conversation, Delivery,
-		DeviceAuthorization, Domain, Event, Grant, OperatorKey, PageDesign, Session,
-		SessionToken, SignIn, SignInAttempt, SignInConnection,
-		WebhookSecret []ent.Interceptor
+		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
+		AuthorizationCode, Company, CompanyEvent, Conversation, Delivery,
+		DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event, Grant,
+		InboxSettings, Note, OperatorKey, PageDesign, Presence, Session, SessionToken,
+		SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Interceptor
 	}
 )
 

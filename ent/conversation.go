@@ -53,7 +53,21 @@ type Conversation struct {
 	// LastEventAt holds the value of the "last_event_at" field.
 	LastEventAt time.Time `json:"last_event_at,omitempty"`
 	// ClosedBy holds the value of the "closed_by" field.
-	ClosedBy     string `json:"closed_by,omitempty"`
+	ClosedBy string `json:"closed_by,omitempty"`
+	// ParentID holds the value of the "parent_id" field.
+	ParentID string `json:"parent_id,omitempty"`
+	// ChildID holds the value of the "child_id" field.
+	ChildID string `json:"child_id,omitempty"`
+	// Person holds the value of the "person" field.
+	Person string `json:"person,omitempty"`
+	// Assignee holds the value of the "assignee" field.
+	Assignee string `json:"assignee,omitempty"`
+	// WaitingSince holds the value of the "waiting_since" field.
+	WaitingSince *time.Time `json:"waiting_since,omitempty"`
+	// HandoffReason holds the value of the "handoff_reason" field.
+	HandoffReason string `json:"handoff_reason,omitempty"`
+	// HadHandoff holds the value of the "had_handoff" field.
+	HadHandoff   bool `json:"had_handoff,omitempty"`
 	selectValues sql.SelectValues
 }
 
@@ -64,11 +78,13 @@ func (*Conversation) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case conversation.FieldContext, conversation.FieldCursorKey:
 			values[i] = new([]byte)
+		case conversation.FieldHadHandoff:
+			values[i] = new(sql.NullBool)
 		case conversation.FieldVersion, conversation.FieldLastSequence, conversation.FieldOldestSequence:
 			values[i] = new(sql.NullInt64)
-		case conversation.FieldID, conversation.FieldCompanyID, conversation.FieldClientID, conversation.FieldAgentName, conversation.FieldUserID, conversation.FieldAccount, conversation.FieldSessionID, conversation.FieldStatus, conversation.FieldResponder, conversation.FieldClosedBy:
+		case conversation.FieldID, conversation.FieldCompanyID, conversation.FieldClientID, conversation.FieldAgentName, conversation.FieldUserID, conversation.FieldAccount, conversation.FieldSessionID, conversation.FieldStatus, conversation.FieldResponder, conversation.FieldClosedBy, conversation.FieldParentID, conversation.FieldChildID, conversation.FieldPerson, conversation.FieldAssignee, conversation.FieldHandoffReason:
 			values[i] = new(sql.NullString)
-		case conversation.FieldCreatedAt, conversation.FieldUpdatedAt, conversation.FieldAnswerDueAt, conversation.FieldLastEventAt:
+		case conversation.FieldCreatedAt, conversation.FieldUpdatedAt, conversation.FieldAnswerDueAt, conversation.FieldLastEventAt, conversation.FieldWaitingSince:
 			values[i] = new(sql.NullTime)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -202,6 +218,49 @@ func (_m *Conversation) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.ClosedBy = value.String
 			}
+		case conversation.FieldParentID:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field parent_id", values[i])
+			} else if value.Valid {
+				_m.ParentID = value.String
+			}
+		case conversation.FieldChildID:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field child_id", values[i])
+			} else if value.Valid {
+				_m.ChildID = value.String
+			}
+		case conversation.FieldPerson:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field person", values[i])
+			} else if value.Valid {
+				_m.Person = value.String
+			}
+		case conversation.FieldAssignee:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field assignee", values[i])
+			} else if value.Valid {
+				_m.Assignee = value.String
+			}
+		case conversation.FieldWaitingSince:
+			if value, ok := values[i].(*sql.NullTime); !ok {
+				return fmt.Errorf("unexpected type %T for field waiting_since", values[i])
+			} else if value.Valid {
+				_m.WaitingSince = new(time.Time)
+				*_m.WaitingSince = value.Time
+			}
+		case conversation.FieldHandoffReason:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field handoff_reason", values[i])
+			} else if value.Valid {
+				_m.HandoffReason = value.String
+			}
+		case conversation.FieldHadHandoff:
+			if value, ok := values[i].(*sql.NullBool); !ok {
+				return fmt.Errorf("unexpected type %T for field had_handoff", values[i])
+			} else if value.Valid {
+				_m.HadHandoff = value.Bool
+			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
 		}
@@ -292,6 +351,29 @@ func (_m *Conversation) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("closed_by=")
 	builder.WriteString(_m.ClosedBy)
+	builder.WriteString(", ")
+	builder.WriteString("parent_id=")
+	builder.WriteString(_m.ParentID)
+	builder.WriteString(", ")
+	builder.WriteString("child_id=")
+	builder.WriteString(_m.ChildID)
+	builder.WriteString(", ")
+	builder.WriteString("person=")
+	builder.WriteString(_m.Person)
+	builder.WriteString(", ")
+	builder.WriteString("assignee=")
+	builder.WriteString(_m.Assignee)
+	builder.WriteString(", ")
+	if v := _m.WaitingSince; v != nil {
+		builder.WriteString("waiting_since=")
+		builder.WriteString(v.Format(time.ANSIC))
+	}
+	builder.WriteString(", ")
+	builder.WriteString("handoff_reason=")
+	builder.WriteString(_m.HandoffReason)
+	builder.WriteString(", ")
+	builder.WriteString("had_handoff=")
+	builder.WriteString(fmt.Sprintf("%v", _m.HadHandoff))
 	builder.WriteByte(')')
 	return builder.String()
 }

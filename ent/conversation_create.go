@@ -228,6 +228,104 @@ func (_c *ConversationCreate) SetNillableClosedBy(v *string) *ConversationCreate
 	return _c
 }
 
+// SetParentID sets the "parent_id" field.
+func (_c *ConversationCreate) SetParentID(v string) *ConversationCreate {
+	_c.mutation.SetParentID(v)
+	return _c
+}
+
+// SetNillableParentID sets the "parent_id" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillableParentID(v *string) *ConversationCreate {
+	if v != nil {
+		_c.SetParentID(*v)
+	}
+	return _c
+}
+
+// SetChildID sets the "child_id" field.
+func (_c *ConversationCreate) SetChildID(v string) *ConversationCreate {
+	_c.mutation.SetChildID(v)
+	return _c
+}
+
+// SetNillableChildID sets the "child_id" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillableChildID(v *string) *ConversationCreate {
+	if v != nil {
+		_c.SetChildID(*v)
+	}
+	return _c
+}
+
+// SetPerson sets the "person" field.
+func (_c *ConversationCreate) SetPerson(v string) *ConversationCreate {
+	_c.mutation.SetPerson(v)
+	return _c
+}
+
+// SetNillablePerson sets the "person" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillablePerson(v *string) *ConversationCreate {
+	if v != nil {
+		_c.SetPerson(*v)
+	}
+	return _c
+}
+
+// SetAssignee sets the "assignee" field.
+func (_c *ConversationCreate) SetAssignee(v string) *ConversationCreate {
+	_c.mutation.SetAssignee(v)
+	return _c
+}
+
+// SetNillableAssignee sets the "assignee" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillableAssignee(v *string) *ConversationCreate {
+	if v != nil {
+		_c.SetAssignee(*v)
+	}
+	return _c
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (_c *ConversationCreate) SetWaitingSince(v time.Time) *ConversationCreate {
+	_c.mutation.SetWaitingSince(v)
+	return _c
+}
+
+// SetNillableWaitingSince sets the "waiting_since" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillableWaitingSince(v *time.Time) *ConversationCreate {
+	if v != nil {
+		_c.SetWaitingSince(*v)
+	}
+	return _c
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (_c *ConversationCreate) SetHandoffReason(v string) *ConversationCreate {
+	_c.mutation.SetHandoffReason(v)
+	return _c
+}
+
+// SetNillableHandoffReason sets the "handoff_reason" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillableHandoffReason(v *string) *ConversationCreate {
+	if v != nil {
+		_c.SetHandoffReason(*v)
+	}
+	return _c
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (_c *ConversationCreate) SetHadHandoff(v bool) *ConversationCreate {
+	_c.mutation.SetHadHandoff(v)
+	return _c
+}
+
+// SetNillableHadHandoff sets the "had_handoff" field if the given value is not nil.
+func (_c *ConversationCreate) SetNillableHadHandoff(v *bool) *ConversationCreate {
+	if v != nil {
+		_c.SetHadHandoff(*v)
+	}
+	return _c
+}
+
 // SetID sets the "id" field.
 func (_c *ConversationCreate) SetID(v string) *ConversationCreate {
 	_c.mutation.SetID(v)
@@ -313,6 +411,30 @@ func (_c *ConversationCreate) defaults() {
 		v := conversation.DefaultClosedBy
 		_c.mutation.SetClosedBy(v)
 	}
+	if _, ok := _c.mutation.ParentID(); !ok {
+		v := conversation.DefaultParentID
+		_c.mutation.SetParentID(v)
+	}
+	if _, ok := _c.mutation.ChildID(); !ok {
+		v := conversation.DefaultChildID
+		_c.mutation.SetChildID(v)
+	}
+	if _, ok := _c.mutation.Person(); !ok {
+		v := conversation.DefaultPerson
+		_c.mutation.SetPerson(v)
+	}
+	if _, ok := _c.mutation.Assignee(); !ok {
+		v := conversation.DefaultAssignee
+		_c.mutation.SetAssignee(v)
+	}
+	if _, ok := _c.mutation.HandoffReason(); !ok {
+		v := conversation.DefaultHandoffReason
+		_c.mutation.SetHandoffReason(v)
+	}
+	if _, ok := _c.mutation.HadHandoff(); !ok {
+		v := conversation.DefaultHadHandoff
+		_c.mutation.SetHadHandoff(v)
+	}
 }
 
 // check runs all checks and user-defined validators on the builder.
@@ -394,6 +516,24 @@ func (_c *ConversationCreate) check() error {
 	}
 	if _, ok := _c.mutation.ClosedBy(); !ok {
 		return &ValidationError{Name: "closed_by", err: errors.New(`ent: missing required field "Conversation.closed_by"`)}
+	}
+	if _, ok := _c.mutation.ParentID(); !ok {
+		return &ValidationError{Name: "parent_id", err: errors.New(`ent: missing required field "Conversation.parent_id"`)}
+	}
+	if _, ok := _c.mutation.ChildID(); !ok {
+		return &ValidationError{Name: "child_id", err: errors.New(`ent: missing required field "Conversation.child_id"`)}
+	}
+	if _, ok := _c.mutation.Person(); !ok {
+		return &ValidationError{Name: "person", err: errors.New(`ent: missing required field "Conversation.person"`)}
+	}
+	if _, ok := _c.mutation.Assignee(); !ok {
+		return &ValidationError{Name: "assignee", err: errors.New(`ent: missing required field "Conversation.assignee"`)}
+	}
+	if _, ok := _c.mutation.HandoffReason(); !ok {
+		return &ValidationError{Name: "handoff_reason", err: errors.New(`ent: missing required field "Conversation.handoff_reason"`)}
+	}
+	if _, ok := _c.mutation.HadHandoff(); !ok {
+		return &ValidationError{Name: "had_handoff", err: errors.New(`ent: missing required field "Conversation.had_handoff"`)}
 	}
 	if v, ok := _c.mutation.ID(); ok {
 		if err := conversation.IDValidator(v); err != nil {
@@ -507,6 +647,34 @@ func (_c *ConversationCreate) createSpec() (*Conversation, *sqlgraph.CreateSpec)
 	if value, ok := _c.mutation.ClosedBy(); ok {
 		_spec.SetField(conversation.FieldClosedBy, field.TypeString, value)
 		_node.ClosedBy = value
+	}
+	if value, ok := _c.mutation.ParentID(); ok {
+		_spec.SetField(conversation.FieldParentID, field.TypeString, value)
+		_node.ParentID = value
+	}
+	if value, ok := _c.mutation.ChildID(); ok {
+		_spec.SetField(conversation.FieldChildID, field.TypeString, value)
+		_node.ChildID = value
+	}
+	if value, ok := _c.mutation.Person(); ok {
+		_spec.SetField(conversation.FieldPerson, field.TypeString, value)
+		_node.Person = value
+	}
+	if value, ok := _c.mutation.Assignee(); ok {
+		_spec.SetField(conversation.FieldAssignee, field.TypeString, value)
+		_node.Assignee = value
+	}
+	if value, ok := _c.mutation.WaitingSince(); ok {
+		_spec.SetField(conversation.FieldWaitingSince, field.TypeTime, value)
+		_node.WaitingSince = &value
+	}
+	if value, ok := _c.mutation.HandoffReason(); ok {
+		_spec.SetField(conversation.FieldHandoffReason, field.TypeString, value)
+		_node.HandoffReason = value
+	}
+	if value, ok := _c.mutation.HadHandoff(); ok {
+		_spec.SetField(conversation.FieldHadHandoff, field.TypeBool, value)
+		_node.HadHandoff = value
 	}
 	return _node, _spec
 }
@@ -734,6 +902,84 @@ func (u *ConversationUpsert) UpdateClosedBy() *ConversationUpsert {
 	return u
 }
 
+// SetChildID sets the "child_id" field.
+func (u *ConversationUpsert) SetChildID(v string) *ConversationUpsert {
+	u.Set(conversation.FieldChildID, v)
+	return u
+}
+
+// UpdateChildID sets the "child_id" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdateChildID() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldChildID)
+	return u
+}
+
+// SetPerson sets the "person" field.
+func (u *ConversationUpsert) SetPerson(v string) *ConversationUpsert {
+	u.Set(conversation.FieldPerson, v)
+	return u
+}
+
+// UpdatePerson sets the "person" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdatePerson() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldPerson)
+	return u
+}
+
+// SetAssignee sets the "assignee" field.
+func (u *ConversationUpsert) SetAssignee(v string) *ConversationUpsert {
+	u.Set(conversation.FieldAssignee, v)
+	return u
+}
+
+// UpdateAssignee sets the "assignee" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdateAssignee() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldAssignee)
+	return u
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (u *ConversationUpsert) SetWaitingSince(v time.Time) *ConversationUpsert {
+	u.Set(conversation.FieldWaitingSince, v)
+	return u
+}
+
+// UpdateWaitingSince sets the "waiting_since" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdateWaitingSince() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldWaitingSince)
+	return u
+}
+
+// ClearWaitingSince clears the value of the "waiting_since" field.
+func (u *ConversationUpsert) ClearWaitingSince() *ConversationUpsert {
+	u.SetNull(conversation.FieldWaitingSince)
+	return u
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (u *ConversationUpsert) SetHandoffReason(v string) *ConversationUpsert {
+	u.Set(conversation.FieldHandoffReason, v)
+	return u
+}
+
+// UpdateHandoffReason sets the "handoff_reason" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdateHandoffReason() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldHandoffReason)
+	return u
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (u *ConversationUpsert) SetHadHandoff(v bool) *ConversationUpsert {
+	u.Set(conversation.FieldHadHandoff, v)
+	return u
+}
+
+// UpdateHadHandoff sets the "had_handoff" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdateHadHandoff() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldHadHandoff)
+	return u
+}
+
 // UpdateNewValues updates the mutable fields using the new values that were set on create except the ID field.
 // Using this option is equivalent to using:
 //
@@ -768,6 +1014,9 @@ func (u *ConversationUpsertOne) UpdateNewValues() *ConversationUpsertOne {
 		}
 		if _, exists := u.create.mutation.CursorKey(); exists {
 			s.SetIgnore(conversation.FieldCursorKey)
+		}
+		if _, exists := u.create.mutation.ParentID(); exists {
+			s.SetIgnore(conversation.FieldParentID)
 		}
 	}))
 	return u
@@ -1003,6 +1252,97 @@ func (u *ConversationUpsertOne) UpdateClosedBy() *ConversationUpsertOne {
 	})
 }
 
+// SetChildID sets the "child_id" field.
+func (u *ConversationUpsertOne) SetChildID(v string) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetChildID(v)
+	})
+}
+
+// UpdateChildID sets the "child_id" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdateChildID() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateChildID()
+	})
+}
+
+// SetPerson sets the "person" field.
+func (u *ConversationUpsertOne) SetPerson(v string) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetPerson(v)
+	})
+}
+
+// UpdatePerson sets the "person" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdatePerson() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdatePerson()
+	})
+}
+
+// SetAssignee sets the "assignee" field.
+func (u *ConversationUpsertOne) SetAssignee(v string) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetAssignee(v)
+	})
+}
+
+// UpdateAssignee sets the "assignee" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdateAssignee() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateAssignee()
+	})
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (u *ConversationUpsertOne) SetWaitingSince(v time.Time) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetWaitingSince(v)
+	})
+}
+
+// UpdateWaitingSince sets the "waiting_since" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdateWaitingSince() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateWaitingSince()
+	})
+}
+
+// ClearWaitingSince clears the value of the "waiting_since" field.
+func (u *ConversationUpsertOne) ClearWaitingSince() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.ClearWaitingSince()
+	})
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (u *ConversationUpsertOne) SetHandoffReason(v string) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetHandoffReason(v)
+	})
+}
+
+// UpdateHandoffReason sets the "handoff_reason" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdateHandoffReason() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateHandoffReason()
+	})
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (u *ConversationUpsertOne) SetHadHandoff(v bool) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetHadHandoff(v)
+	})
+}
+
+// UpdateHadHandoff sets the "had_handoff" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdateHadHandoff() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateHadHandoff()
+	})
+}
+
 // Exec executes the query.
 func (u *ConversationUpsertOne) Exec(ctx context.Context) error {
 	if len(u.create.conflict) == 0 {
@@ -1203,6 +1543,9 @@ func (u *ConversationUpsertBulk) UpdateNewValues() *ConversationUpsertBulk {
 			}
 			if _, exists := b.mutation.CursorKey(); exists {
 				s.SetIgnore(conversation.FieldCursorKey)
+			}
+			if _, exists := b.mutation.ParentID(); exists {
+				s.SetIgnore(conversation.FieldParentID)
 			}
 		}
 	}))
@@ -1436,6 +1779,97 @@ func (u *ConversationUpsertBulk) SetClosedBy(v string) *ConversationUpsertBulk {
 func (u *ConversationUpsertBulk) UpdateClosedBy() *ConversationUpsertBulk {
 	return u.Update(func(s *ConversationUpsert) {
 		s.UpdateClosedBy()
+	})
+}
+
+// SetChildID sets the "child_id" field.
+func (u *ConversationUpsertBulk) SetChildID(v string) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetChildID(v)
+	})
+}
+
+// UpdateChildID sets the "child_id" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdateChildID() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateChildID()
+	})
+}
+
+// SetPerson sets the "person" field.
+func (u *ConversationUpsertBulk) SetPerson(v string) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetPerson(v)
+	})
+}
+
+// UpdatePerson sets the "person" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdatePerson() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdatePerson()
+	})
+}
+
+// SetAssignee sets the "assignee" field.
+func (u *ConversationUpsertBulk) SetAssignee(v string) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetAssignee(v)
+	})
+}
+
+// UpdateAssignee sets the "assignee" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdateAssignee() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateAssignee()
+	})
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (u *ConversationUpsertBulk) SetWaitingSince(v time.Time) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetWaitingSince(v)
+	})
+}
+
+// UpdateWaitingSince sets the "waiting_since" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdateWaitingSince() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateWaitingSince()
+	})
+}
+
+// ClearWaitingSince clears the value of the "waiting_since" field.
+func (u *ConversationUpsertBulk) ClearWaitingSince() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.ClearWaitingSince()
+	})
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (u *ConversationUpsertBulk) SetHandoffReason(v string) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetHandoffReason(v)
+	})
+}
+
+// UpdateHandoffReason sets the "handoff_reason" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdateHandoffReason() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateHandoffReason()
+	})
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (u *ConversationUpsertBulk) SetHadHandoff(v bool) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetHadHandoff(v)
+	})
+}
+
+// UpdateHadHandoff sets the "had_handoff" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdateHadHandoff() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateHadHandoff()
 	})
 }
 

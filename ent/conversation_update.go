@@ -230,6 +230,96 @@ func (_u *ConversationUpdate) SetNillableClosedBy(v *string) *ConversationUpdate
 	return _u
 }
 
+// SetChildID sets the "child_id" field.
+func (_u *ConversationUpdate) SetChildID(v string) *ConversationUpdate {
+	_u.mutation.SetChildID(v)
+	return _u
+}
+
+// SetNillableChildID sets the "child_id" field if the given value is not nil.
+func (_u *ConversationUpdate) SetNillableChildID(v *string) *ConversationUpdate {
+	if v != nil {
+		_u.SetChildID(*v)
+	}
+	return _u
+}
+
+// SetPerson sets the "person" field.
+func (_u *ConversationUpdate) SetPerson(v string) *ConversationUpdate {
+	_u.mutation.SetPerson(v)
+	return _u
+}
+
+// SetNillablePerson sets the "person" field if the given value is not nil.
+func (_u *ConversationUpdate) SetNillablePerson(v *string) *ConversationUpdate {
+	if v != nil {
+		_u.SetPerson(*v)
+	}
+	return _u
+}
+
+// SetAssignee sets the "assignee" field.
+func (_u *ConversationUpdate) SetAssignee(v string) *ConversationUpdate {
+	_u.mutation.SetAssignee(v)
+	return _u
+}
+
+// SetNillableAssignee sets the "assignee" field if the given value is not nil.
+func (_u *ConversationUpdate) SetNillableAssignee(v *string) *ConversationUpdate {
+	if v != nil {
+		_u.SetAssignee(*v)
+	}
+	return _u
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (_u *ConversationUpdate) SetWaitingSince(v time.Time) *ConversationUpdate {
+	_u.mutation.SetWaitingSince(v)
+	return _u
+}
+
+// SetNillableWaitingSince sets the "waiting_since" field if the given value is not nil.
+func (_u *ConversationUpdate) SetNillableWaitingSince(v *time.Time) *ConversationUpdate {
+	if v != nil {
+		_u.SetWaitingSince(*v)
+	}
+	return _u
+}
+
+// ClearWaitingSince clears the value of the "waiting_since" field.
+func (_u *ConversationUpdate) ClearWaitingSince() *ConversationUpdate {
+	_u.mutation.ClearWaitingSince()
+	return _u
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (_u *ConversationUpdate) SetHandoffReason(v string) *ConversationUpdate {
+	_u.mutation.SetHandoffReason(v)
+	return _u
+}
+
+// SetNillableHandoffReason sets the "handoff_reason" field if the given value is not nil.
+func (_u *ConversationUpdate) SetNillableHandoffReason(v *string) *ConversationUpdate {
+	if v != nil {
+		_u.SetHandoffReason(*v)
+	}
+	return _u
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (_u *ConversationUpdate) SetHadHandoff(v bool) *ConversationUpdate {
+	_u.mutation.SetHadHandoff(v)
+	return _u
+}
+
+// SetNillableHadHandoff sets the "had_handoff" field if the given value is not nil.
+func (_u *ConversationUpdate) SetNillableHadHandoff(v *bool) *ConversationUpdate {
+	if v != nil {
+		_u.SetHadHandoff(*v)
+	}
+	return _u
+}
+
 // Mutation returns the ConversationMutation object of the builder.
 func (_u *ConversationUpdate) Mutation() *ConversationMutation {
 	return _u.mutation
@@ -350,6 +440,27 @@ func (_u *ConversationUpdate) sqlSave(ctx context.Context) (_node int, err error
 	}
 	if value, ok := _u.mutation.ClosedBy(); ok {
 		_spec.SetField(conversation.FieldClosedBy, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.ChildID(); ok {
+		_spec.SetField(conversation.FieldChildID, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Person(); ok {
+		_spec.SetField(conversation.FieldPerson, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Assignee(); ok {
+		_spec.SetField(conversation.FieldAssignee, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.WaitingSince(); ok {
+		_spec.SetField(conversation.FieldWaitingSince, field.TypeTime, value)
+	}
+	if _u.mutation.WaitingSinceCleared() {
+		_spec.ClearField(conversation.FieldWaitingSince, field.TypeTime)
+	}
+	if value, ok := _u.mutation.HandoffReason(); ok {
+		_spec.SetField(conversation.FieldHandoffReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.HadHandoff(); ok {
+		_spec.SetField(conversation.FieldHadHandoff, field.TypeBool, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	if _node, err = sqlgraph.UpdateNodes(ctx, _u.driver, _spec); err != nil {
@@ -572,6 +683,96 @@ func (_u *ConversationUpdateOne) SetNillableClosedBy(v *string) *ConversationUpd
 	return _u
 }
 
+// SetChildID sets the "child_id" field.
+func (_u *ConversationUpdateOne) SetChildID(v string) *ConversationUpdateOne {
+	_u.mutation.SetChildID(v)
+	return _u
+}
+
+// SetNillableChildID sets the "child_id" field if the given value is not nil.
+func (_u *ConversationUpdateOne) SetNillableChildID(v *string) *ConversationUpdateOne {
+	if v != nil {
+		_u.SetChildID(*v)
+	}
+	return _u
+}
+
+// SetPerson sets the "person" field.
+func (_u *ConversationUpdateOne) SetPerson(v string) *ConversationUpdateOne {
+	_u.mutation.SetPerson(v)
+	return _u
+}
+
+// SetNillablePerson sets the "person" field if the given value is not nil.
+func (_u *ConversationUpdateOne) SetNillablePerson(v *string) *ConversationUpdateOne {
+	if v != nil {
+		_u.SetPerson(*v)
+	}
+	return _u
+}
+
+// SetAssignee sets the "assignee" field.
+func (_u *ConversationUpdateOne) SetAssignee(v string) *ConversationUpdateOne {
+	_u.mutation.SetAssignee(v)
+	return _u
+}
+
+// SetNillableAssignee sets the "assignee" field if the given value is not nil.
+func (_u *ConversationUpdateOne) SetNillableAssignee(v *string) *ConversationUpdateOne {
+	if v != nil {
+		_u.SetAssignee(*v)
+	}
+	return _u
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (_u *ConversationUpdateOne) SetWaitingSince(v time.Time) *ConversationUpdateOne {
+	_u.mutation.SetWaitingSince(v)
+	return _u
+}
+
+// SetNillableWaitingSince sets the "waiting_since" field if the given value is not nil.
+func (_u *ConversationUpdateOne) SetNillableWaitingSince(v *time.Time) *ConversationUpdateOne {
+	if v != nil {
+		_u.SetWaitingSince(*v)
+	}
+	return _u
+}
+
+// ClearWaitingSince clears the value of the "waiting_since" field.
+func (_u *ConversationUpdateOne) ClearWaitingSince() *ConversationUpdateOne {
+	_u.mutation.ClearWaitingSince()
+	return _u
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (_u *ConversationUpdateOne) SetHandoffReason(v string) *ConversationUpdateOne {
+	_u.mutation.SetHandoffReason(v)
+	return _u
+}
+
+// SetNillableHandoffReason sets the "handoff_reason" field if the given value is not nil.
+func (_u *ConversationUpdateOne) SetNillableHandoffReason(v *string) *ConversationUpdateOne {
+	if v != nil {
+		_u.SetHandoffReason(*v)
+	}
+	return _u
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (_u *ConversationUpdateOne) SetHadHandoff(v bool) *ConversationUpdateOne {
+	_u.mutation.SetHadHandoff(v)
+	return _u
+}
+
+// SetNillableHadHandoff sets the "had_handoff" field if the given value is not nil.
+func (_u *ConversationUpdateOne) SetNillableHadHandoff(v *bool) *ConversationUpdateOne {
+	if v != nil {
+		_u.SetHadHandoff(*v)
+	}
+	return _u
+}
+
 // Mutation returns the ConversationMutation object of the builder.
 func (_u *ConversationUpdateOne) Mutation() *ConversationMutation {
 	return _u.mutation
@@ -722,6 +923,27 @@ func (_u *ConversationUpdateOne) sqlSave(ctx context.Context) (_node *Conversati
 	}
 	if value, ok := _u.mutation.ClosedBy(); ok {
 		_spec.SetField(conversation.FieldClosedBy, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.ChildID(); ok {
+		_spec.SetField(conversation.FieldChildID, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Person(); ok {
+		_spec.SetField(conversation.FieldPerson, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Assignee(); ok {
+		_spec.SetField(conversation.FieldAssignee, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.WaitingSince(); ok {
+		_spec.SetField(conversation.FieldWaitingSince, field.TypeTime, value)
+	}
+	if _u.mutation.WaitingSinceCleared() {
+		_spec.ClearField(conversation.FieldWaitingSince, field.TypeTime)
+	}
+	if value, ok := _u.mutation.HandoffReason(); ok {
+		_spec.SetField(conversation.FieldHandoffReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.HadHandoff(); ok {
+		_spec.SetField(conversation.FieldHadHandoff, field.TypeBool, value)
 	}
 	_spec.AddModifiers(_u.modifiers...)
 	_node = &Conversation{config: _u.config}

@@ -24,6 +24,8 @@ type Delivery struct {
 	ConversationID string `json:"conversation_id,omitempty"`
 	// Sequence holds the value of the "sequence" field.
 	Sequence int64 `json:"sequence,omitempty"`
+	// Round holds the value of the "round" field.
+	Round int `json:"round,omitempty"`
 	// State holds the value of the "state" field.
 	State delivery.State `json:"state,omitempty"`
 	// Attempts holds the value of the "attempts" field.
@@ -66,7 +68,7 @@ func (*Delivery) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case delivery.FieldExpectsReply:
 			values[i] = new(sql.NullBool)
-		case delivery.FieldSequence, delivery.FieldAttempts, delivery.FieldLastStatus:
+		case delivery.FieldSequence, delivery.FieldRound, delivery.FieldAttempts, delivery.FieldLastStatus:
 			values[i] = new(sql.NullInt64)
 		case delivery.FieldID, delivery.FieldCompanyID, delivery.FieldConversationID, delivery.FieldState, delivery.FieldLeaseOwner, delivery.FieldTraceparent, delivery.FieldLastReason, delivery.FieldAgentOutcome:
 			values[i] = new(sql.NullString)
@@ -110,6 +112,12 @@ func (_m *Delivery) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field sequence", values[i])
 			} else if value.Valid {
 				_m.Sequence = value.Int64
+			}
+		case delivery.FieldRound:
+			if value, ok := values[i].(*sql.NullInt64); !ok {
+				return fmt.Errorf("unexpected type %T for field round", values[i])
+			} else if value.Valid {
+				_m.Round = int(value.Int64)
 			}
 		case delivery.FieldState:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -252,6 +260,9 @@ func (_m *Delivery) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("sequence=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Sequence))
+	builder.WriteString(", ")
+	builder.WriteString("round=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Round))
 	builder.WriteString(", ")
 	builder.WriteString("state=")
 	builder.WriteString(fmt.Sprintf("%v", _m.State))

@@ -42,6 +42,20 @@ func (_c *DeliveryCreate) SetSequence(v int64) *DeliveryCreate {
 	return _c
 }
 
+// SetRound sets the "round" field.
+func (_c *DeliveryCreate) SetRound(v int) *DeliveryCreate {
+	_c.mutation.SetRound(v)
+	return _c
+}
+
+// SetNillableRound sets the "round" field if the given value is not nil.
+func (_c *DeliveryCreate) SetNillableRound(v *int) *DeliveryCreate {
+	if v != nil {
+		_c.SetRound(*v)
+	}
+	return _c
+}
+
 // SetState sets the "state" field.
 func (_c *DeliveryCreate) SetState(v delivery.State) *DeliveryCreate {
 	_c.mutation.SetState(v)
@@ -269,6 +283,10 @@ func (_c *DeliveryCreate) ExecX(ctx context.Context) {
 
 // defaults sets the default values of the builder before save.
 func (_c *DeliveryCreate) defaults() {
+	if _, ok := _c.mutation.Round(); !ok {
+		v := delivery.DefaultRound
+		_c.mutation.SetRound(v)
+	}
 	if _, ok := _c.mutation.State(); !ok {
 		v := delivery.DefaultState
 		_c.mutation.SetState(v)
@@ -327,6 +345,9 @@ func (_c *DeliveryCreate) check() error {
 	}
 	if _, ok := _c.mutation.Sequence(); !ok {
 		return &ValidationError{Name: "sequence", err: errors.New(`ent: missing required field "Delivery.sequence"`)}
+	}
+	if _, ok := _c.mutation.Round(); !ok {
+		return &ValidationError{Name: "round", err: errors.New(`ent: missing required field "Delivery.round"`)}
 	}
 	if _, ok := _c.mutation.State(); !ok {
 		return &ValidationError{Name: "state", err: errors.New(`ent: missing required field "Delivery.state"`)}
@@ -418,6 +439,10 @@ func (_c *DeliveryCreate) createSpec() (*Delivery, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.Sequence(); ok {
 		_spec.SetField(delivery.FieldSequence, field.TypeInt64, value)
 		_node.Sequence = value
+	}
+	if value, ok := _c.mutation.Round(); ok {
+		_spec.SetField(delivery.FieldRound, field.TypeInt, value)
+		_node.Round = value
 	}
 	if value, ok := _c.mutation.State(); ok {
 		_spec.SetField(delivery.FieldState, field.TypeEnum, value)
@@ -688,6 +713,9 @@ func (u *DeliveryUpsertOne) UpdateNewValues() *DeliveryUpsertOne {
 		}
 		if _, exists := u.create.mutation.Sequence(); exists {
 			s.SetIgnore(delivery.FieldSequence)
+		}
+		if _, exists := u.create.mutation.Round(); exists {
+			s.SetIgnore(delivery.FieldRound)
 		}
 		if _, exists := u.create.mutation.ExpectsReply(); exists {
 			s.SetIgnore(delivery.FieldExpectsReply)
@@ -1083,6 +1111,9 @@ func (u *DeliveryUpsertBulk) UpdateNewValues() *DeliveryUpsertBulk {
 			}
 			if _, exists := b.mutation.Sequence(); exists {
 				s.SetIgnore(delivery.FieldSequence)
+			}
+			if _, exists := b.mutation.Round(); exists {
+				s.SetIgnore(delivery.FieldRound)
 			}
 			if _, exists := b.mutation.ExpectsReply(); exists {
 				s.SetIgnore(delivery.FieldExpectsReply)

@@ -17,17 +17,23 @@ import (
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
-	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
+	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/ent/endpoint"
+	"github.com/poppyfield/poppyfield/ent/endpointdelivery"
 	"github.com/poppyfield/poppyfield/ent/event"
 	"github.com/poppyfield/poppyfield/ent/grant"
+	"github.com/poppyfield/poppyfield/ent/inboxsettings"
+	"github.com/poppyfield/poppyfield/ent/note"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
+	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -99,17 +105,23 @@ func checkColumn(t, c string) error {
 			admissionrule.Table:       admissionrule.ValidColumn,
 			answeredrequest.Table:     answeredrequest.ValidColumn,
 			apikey.Table:              apikey.ValidColumn,
+			attempt.Table:             attempt.ValidColumn,
 			authorizationcode.Table:   authorizationcode.ValidColumn,
-			backend.Table:             backend.ValidColumn,
 			company.Table:             company.ValidColumn,
+			companyevent.Table:        companyevent.ValidColumn,
 			conversation.Table:        conversation.ValidColumn,
 			delivery.Table:            delivery.ValidColumn,
 			deviceauthorization.Table: deviceauthorization.ValidColumn,
 			domain.Table:              domain.ValidColumn,
+			endpoint.Table:            endpoint.ValidColumn,
+			endpointdelivery.Table:    endpointdelivery.ValidColumn,
 			event.Table:               event.ValidColumn,
 			grant.Table:               grant.ValidColumn,
+			inboxsettings.Table:       inboxsettings.ValidColumn,
+			note.Table:                note.ValidColumn,
 			operatorkey.Table:         operatorkey.ValidColumn,
 			pagedesign.Table:          pagedesign.ValidColumn,
+			presence.Table:            presence.ValidColumn,
 			session.Table:             session.ValidColumn,
 			sessiontoken.Table:        sessiontoken.ValidColumn,
 			signin.Table:              signin.ValidColumn,

@@ -17,18 +17,24 @@ import (
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
-	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
+	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/ent/endpoint"
+	"github.com/poppyfield/poppyfield/ent/endpointdelivery"
 	"github.com/poppyfield/poppyfield/ent/event"
 	"github.com/poppyfield/poppyfield/ent/grant"
+	"github.com/poppyfield/poppyfield/ent/inboxsettings"
+	"github.com/poppyfield/poppyfield/ent/note"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
+	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -51,17 +57,23 @@ const (
 	TypeAdmissionRule       = "AdmissionRule"
 	TypeAnsweredRequest     = "AnsweredRequest"
 	TypeApiKey              = "ApiKey"
+	TypeAttempt             = "Attempt"
 	TypeAuthorizationCode   = "AuthorizationCode"
-	TypeBackend             = "Backend"
 	TypeCompany             = "Company"
+	TypeCompanyEvent        = "CompanyEvent"
 	TypeConversation        = "Conversation"
 	TypeDelivery            = "Delivery"
 	TypeDeviceAuthorization = "DeviceAuthorization"
 	TypeDomain              = "Domain"
+	TypeEndpoint            = "Endpoint"
+	TypeEndpointDelivery    = "EndpointDelivery"
 	TypeEvent               = "Event"
 	TypeGrant               = "Grant"
+	TypeInboxSettings       = "InboxSettings"
+	TypeNote                = "Note"
 	TypeOperatorKey         = "OperatorKey"
 	TypePageDesign          = "PageDesign"
+	TypePresence            = "Presence"
 	TypeSession             = "Session"
 	TypeSessionToken        = "SessionToken"
 	TypeSignIn              = "SignIn"
@@ -3258,6 +3270,878 @@ func (m *ApiKeyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown ApiKey edge %s", name)
 }
 
+// AttemptMutation represents an operation that mutates the Attempt nodes in the graph.
+type AttemptMutation struct {
+	config
+	op             Op
+	typ            string
+	id             *string
+	company_id     *string
+	delivery_id    *string
+	endpoint_id    *string
+	status         *int
+	addstatus      *int
+	outcome        *string
+	reason         *string
+	duration_us    *time.Duration
+	addduration_us *time.Duration
+	evidence       *json.RawMessage
+	appendevidence json.RawMessage
+	created_at     *time.Time
+	clearedFields  map[string]struct{}
+	done           bool
+	oldValue       func(context.Context) (*Attempt, error)
+	predicates     []predicate.Attempt
+}
+
+var _ ent.Mutation = (*AttemptMutation)(nil)
+
+// attemptOption allows management of the mutation configuration using functional options.
+type attemptOption func(*AttemptMutation)
+
+// newAttemptMutation creates new mutation for the Attempt entity.
+func newAttemptMutation(c config, op Op, opts ...attemptOption) *AttemptMutation {
+	m := &AttemptMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeAttempt,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withAttemptID sets the ID field of the mutation.
+func withAttemptID(id string) attemptOption {
+	return func(m *AttemptMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Attempt
+		)
+		m.oldValue = func(ctx context.Context) (*Attempt, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Attempt.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withAttempt sets the old Attempt of the mutation.
+func withAttempt(node *Attempt) attemptOption {
+	return func(m *AttemptMutation) {
+		m.oldValue = func(context.Context) (*Attempt, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m AttemptMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m AttemptMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Attempt entities.
+func (m *AttemptMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *AttemptMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *AttemptMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Attempt.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *AttemptMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *AttemptMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *AttemptMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetDeliveryID sets the "delivery_id" field.
+func (m *AttemptMutation) SetDeliveryID(s string) {
+	m.delivery_id = &s
+}
+
+// DeliveryID returns the value of the "delivery_id" field in the mutation.
+func (m *AttemptMutation) DeliveryID() (r string, exists bool) {
+	v := m.delivery_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDeliveryID returns the old "delivery_id" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldDeliveryID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDeliveryID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDeliveryID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDeliveryID: %w", err)
+	}
+	return oldValue.DeliveryID, nil
+}
+
+// ResetDeliveryID resets all changes to the "delivery_id" field.
+func (m *AttemptMutation) ResetDeliveryID() {
+	m.delivery_id = nil
+}
+
+// SetEndpointID sets the "endpoint_id" field.
+func (m *AttemptMutation) SetEndpointID(s string) {
+	m.endpoint_id = &s
+}
+
+// EndpointID returns the value of the "endpoint_id" field in the mutation.
+func (m *AttemptMutation) EndpointID() (r string, exists bool) {
+	v := m.endpoint_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEndpointID returns the old "endpoint_id" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldEndpointID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEndpointID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEndpointID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEndpointID: %w", err)
+	}
+	return oldValue.EndpointID, nil
+}
+
+// ResetEndpointID resets all changes to the "endpoint_id" field.
+func (m *AttemptMutation) ResetEndpointID() {
+	m.endpoint_id = nil
+}
+
+// SetStatus sets the "status" field.
+func (m *AttemptMutation) SetStatus(i int) {
+	m.status = &i
+	m.addstatus = nil
+}
+
+// Status returns the value of the "status" field in the mutation.
+func (m *AttemptMutation) Status() (r int, exists bool) {
+	v := m.status
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldStatus returns the old "status" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldStatus(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldStatus is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldStatus requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldStatus: %w", err)
+	}
+	return oldValue.Status, nil
+}
+
+// AddStatus adds i to the "status" field.
+func (m *AttemptMutation) AddStatus(i int) {
+	if m.addstatus != nil {
+		*m.addstatus += i
+	} else {
+		m.addstatus = &i
+	}
+}
+
+// AddedStatus returns the value that was added to the "status" field in this mutation.
+func (m *AttemptMutation) AddedStatus() (r int, exists bool) {
+	v := m.addstatus
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetStatus resets all changes to the "status" field.
+func (m *AttemptMutation) ResetStatus() {
+	m.status = nil
+	m.addstatus = nil
+}
+
+// SetOutcome sets the "outcome" field.
+func (m *AttemptMutation) SetOutcome(s string) {
+	m.outcome = &s
+}
+
+// Outcome returns the value of the "outcome" field in the mutation.
+func (m *AttemptMutation) Outcome() (r string, exists bool) {
+	v := m.outcome
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldOutcome returns the old "outcome" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldOutcome(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldOutcome is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldOutcome requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldOutcome: %w", err)
+	}
+	return oldValue.Outcome, nil
+}
+
+// ResetOutcome resets all changes to the "outcome" field.
+func (m *AttemptMutation) ResetOutcome() {
+	m.outcome = nil
+}
+
+// SetReason sets the "reason" field.
+func (m *AttemptMutation) SetReason(s string) {
+	m.reason = &s
+}
+
+// Reason returns the value of the "reason" field in the mutation.
+func (m *AttemptMutation) Reason() (r string, exists bool) {
+	v := m.reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldReason returns the old "reason" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldReason: %w", err)
+	}
+	return oldValue.Reason, nil
+}
+
+// ResetReason resets all changes to the "reason" field.
+func (m *AttemptMutation) ResetReason() {
+	m.reason = nil
+}
+
+// SetDurationUs sets the "duration_us" field.
+func (m *AttemptMutation) SetDurationUs(t time.Duration) {
+	m.duration_us = &t
+	m.addduration_us = nil
+}
+
+// DurationUs returns the value of the "duration_us" field in the mutation.
+func (m *AttemptMutation) DurationUs() (r time.Duration, exists bool) {
+	v := m.duration_us
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDurationUs returns the old "duration_us" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldDurationUs(ctx context.Context) (v time.Duration, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDurationUs is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDurationUs requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDurationUs: %w", err)
+	}
+	return oldValue.DurationUs, nil
+}
+
+// AddDurationUs adds t to the "duration_us" field.
+func (m *AttemptMutation) AddDurationUs(t time.Duration) {
+	if m.addduration_us != nil {
+		*m.addduration_us += t
+	} else {
+		m.addduration_us = &t
+	}
+}
+
+// AddedDurationUs returns the value that was added to the "duration_us" field in this mutation.
+func (m *AttemptMutation) AddedDurationUs() (r time.Duration, exists bool) {
+	v := m.addduration_us
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetDurationUs resets all changes to the "duration_us" field.
+func (m *AttemptMutation) ResetDurationUs() {
+	m.duration_us = nil
+	m.addduration_us = nil
+}
+
+// SetEvidence sets the "evidence" field.
+func (m *AttemptMutation) SetEvidence(jm json.RawMessage) {
+	m.evidence = &jm
+	m.appendevidence = nil
+}
+
+// Evidence returns the value of the "evidence" field in the mutation.
+func (m *AttemptMutation) Evidence() (r json.RawMessage, exists bool) {
+	v := m.evidence
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEvidence returns the old "evidence" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldEvidence(ctx context.Context) (v json.RawMessage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEvidence is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEvidence requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEvidence: %w", err)
+	}
+	return oldValue.Evidence, nil
+}
+
+// AppendEvidence adds jm to the "evidence" field.
+func (m *AttemptMutation) AppendEvidence(jm json.RawMessage) {
+	m.appendevidence = append(m.appendevidence, jm...)
+}
+
+// AppendedEvidence returns the list of values that were appended to the "evidence" field in this mutation.
+func (m *AttemptMutation) AppendedEvidence() (json.RawMessage, bool) {
+	if len(m.appendevidence) == 0 {
+		return nil, false
+	}
+	return m.appendevidence, true
+}
+
+// ClearEvidence clears the value of the "evidence" field.
+func (m *AttemptMutation) ClearEvidence() {
+	m.evidence = nil
+	m.appendevidence = nil
+	m.clearedFields[attempt.FieldEvidence] = struct{}{}
+}
+
+// EvidenceCleared returns if the "evidence" field was cleared in this mutation.
+func (m *AttemptMutation) EvidenceCleared() bool {
+	_, ok := m.clearedFields[attempt.FieldEvidence]
+	return ok
+}
+
+// ResetEvidence resets all changes to the "evidence" field.
+func (m *AttemptMutation) ResetEvidence() {
+	m.evidence = nil
+	m.appendevidence = nil
+	delete(m.clearedFields, attempt.FieldEvidence)
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *AttemptMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *AttemptMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the Attempt entity.
+// If the Attempt object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AttemptMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *AttemptMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// Where appends a list predicates to the AttemptMutation builder.
+func (m *AttemptMutation) Where(ps ...predicate.Attempt) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the AttemptMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *AttemptMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Attempt, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *AttemptMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *AttemptMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Attempt).
+func (m *AttemptMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *AttemptMutation) Fields() []string {
+	fields := make([]string, 0, 9)
+	if m.company_id != nil {
+		fields = append(fields, attempt.FieldCompanyID)
+	}
+	if m.delivery_id != nil {
+		fields = append(fields, attempt.FieldDeliveryID)
+	}
+	if m.endpoint_id != nil {
+		fields = append(fields, attempt.FieldEndpointID)
+	}
+	if m.status != nil {
+		fields = append(fields, attempt.FieldStatus)
+	}
+	if m.outcome != nil {
+		fields = append(fields, attempt.FieldOutcome)
+	}
+	if m.reason != nil {
+		fields = append(fields, attempt.FieldReason)
+	}
+	if m.duration_us != nil {
+		fields = append(fields, attempt.FieldDurationUs)
+	}
+	if m.evidence != nil {
+		fields = append(fields, attempt.FieldEvidence)
+	}
+	if m.created_at != nil {
+		fields = append(fields, attempt.FieldCreatedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *AttemptMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case attempt.FieldCompanyID:
+		return m.CompanyID()
+	case attempt.FieldDeliveryID:
+		return m.DeliveryID()
+	case attempt.FieldEndpointID:
+		return m.EndpointID()
+	case attempt.FieldStatus:
+		return m.Status()
+	case attempt.FieldOutcome:
+		return m.Outcome()
+	case attempt.FieldReason:
+		return m.Reason()
+	case attempt.FieldDurationUs:
+		return m.DurationUs()
+	case attempt.FieldEvidence:
+		return m.Evidence()
+	case attempt.FieldCreatedAt:
+		return m.CreatedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *AttemptMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case attempt.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case attempt.FieldDeliveryID:
+		return m.OldDeliveryID(ctx)
+	case attempt.FieldEndpointID:
+		return m.OldEndpointID(ctx)
+	case attempt.FieldStatus:
+		return m.OldStatus(ctx)
+	case attempt.FieldOutcome:
+		return m.OldOutcome(ctx)
+	case attempt.FieldReason:
+		return m.OldReason(ctx)
+	case attempt.FieldDurationUs:
+		return m.OldDurationUs(ctx)
+	case attempt.FieldEvidence:
+		return m.OldEvidence(ctx)
+	case attempt.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown Attempt field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *AttemptMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case attempt.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case attempt.FieldDeliveryID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDeliveryID(v)
+		return nil
+	case attempt.FieldEndpointID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEndpointID(v)
+		return nil
+	case attempt.FieldStatus:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetStatus(v)
+		return nil
+	case attempt.FieldOutcome:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetOutcome(v)
+		return nil
+	case attempt.FieldReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetReason(v)
+		return nil
+	case attempt.FieldDurationUs:
+		v, ok := value.(time.Duration)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDurationUs(v)
+		return nil
+	case attempt.FieldEvidence:
+		v, ok := value.(json.RawMessage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEvidence(v)
+		return nil
+	case attempt.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Attempt field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *AttemptMutation) AddedFields() []string {
+	var fields []string
+	if m.addstatus != nil {
+		fields = append(fields, attempt.FieldStatus)
+	}
+	if m.addduration_us != nil {
+		fields = append(fields, attempt.FieldDurationUs)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *AttemptMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case attempt.FieldStatus:
+		return m.AddedStatus()
+	case attempt.FieldDurationUs:
+		return m.AddedDurationUs()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *AttemptMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case attempt.FieldStatus:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddStatus(v)
+		return nil
+	case attempt.FieldDurationUs:
+		v, ok := value.(time.Duration)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddDurationUs(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Attempt numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *AttemptMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(attempt.FieldEvidence) {
+		fields = append(fields, attempt.FieldEvidence)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *AttemptMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *AttemptMutation) ClearField(name string) error {
+	switch name {
+	case attempt.FieldEvidence:
+		m.ClearEvidence()
+		return nil
+	}
+	return fmt.Errorf("unknown Attempt nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *AttemptMutation) ResetField(name string) error {
+	switch name {
+	case attempt.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case attempt.FieldDeliveryID:
+		m.ResetDeliveryID()
+		return nil
+	case attempt.FieldEndpointID:
+		m.ResetEndpointID()
+		return nil
+	case attempt.FieldStatus:
+		m.ResetStatus()
+		return nil
+	case attempt.FieldOutcome:
+		m.ResetOutcome()
+		return nil
+	case attempt.FieldReason:
+		m.ResetReason()
+		return nil
+	case attempt.FieldDurationUs:
+		m.ResetDurationUs()
+		return nil
+	case attempt.FieldEvidence:
+		m.ResetEvidence()
+		return nil
+	case attempt.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown Attempt field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *AttemptMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *AttemptMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *AttemptMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *AttemptMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *AttemptMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *AttemptMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *AttemptMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Attempt unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *AttemptMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Attempt edge %s", name)
+}
+
 // AuthorizationCodeMutation represents an operation that mutates the AuthorizationCode nodes in the graph.
 type AuthorizationCodeMutation struct {
 	config
@@ -4204,839 +5088,6 @@ func (m *AuthorizationCodeMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *AuthorizationCodeMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown AuthorizationCode edge %s", name)
-}
-
-// BackendMutation represents an operation that mutates the Backend nodes in the graph.
-type BackendMutation struct {
-	config
-	op                    Op
-	typ                   string
-	id                    *string
-	company_id            *string
-	created_at            *time.Time
-	updated_at            *time.Time
-	version               *int64
-	addversion            *int64
-	url                   *string
-	enabled               *bool
-	disable_reason        *string
-	attempt_timeout_ms    *int64
-	addattempt_timeout_ms *int64
-	deliver_late          *bool
-	clearedFields         map[string]struct{}
-	done                  bool
-	oldValue              func(context.Context) (*Backend, error)
-	predicates            []predicate.Backend
-}
-
-var _ ent.Mutation = (*BackendMutation)(nil)
-
-// backendOption allows management of the mutation configuration using functional options.
-type backendOption func(*BackendMutation)
-
-// newBackendMutation creates new mutation for the Backend entity.
-func newBackendMutation(c config, op Op, opts ...backendOption) *BackendMutation {
-	m := &BackendMutation{
-		config:        c,
-		op:            op,
-		typ:           TypeBackend,
-		clearedFields: make(map[string]struct{}),
-	}
-	for _, opt := range opts {
-		opt(m)
-	}
-	return m
-}
-
-// withBackendID sets the ID field of the mutation.
-func withBackendID(id string) backendOption {
-	return func(m *BackendMutation) {
-		var (
-			err   error
-			once  sync.Once
-			value *Backend
-		)
-		m.oldValue = func(ctx context.Context) (*Backend, error) {
-			once.Do(func() {
-				if m.done {
-					err = errors.New("querying old values post mutation is not allowed")
-				} else {
-					value, err = m.Client().Backend.Get(ctx, id)
-				}
-			})
-			return value, err
-		}
-		m.id = &id
-	}
-}
-
-// withBackend sets the old Backend of the mutation.
-func withBackend(node *Backend) backendOption {
-	return func(m *BackendMutation) {
-		m.oldValue = func(context.Context) (*Backend, error) {
-			return node, nil
-		}
-		m.id = &node.ID
-	}
-}
-
-// Client returns a new `ent.Client` from the mutation. If the mutation was
-// executed in a transaction (ent.Tx), a transactional client is returned.
-func (m BackendMutation) Client() *Client {
-	client := &Client{config: m.config}
-	client.init()
-	return client
-}
-
-// Tx returns an `ent.Tx` for mutations that were executed in transactions;
-// it returns an error otherwise.
-func (m BackendMutation) Tx() (*Tx, error) {
-	if _, ok := m.driver.(*txDriver); !ok {
-		return nil, errors.New("ent: mutation is not running in a transaction")
-	}
-	tx := &Tx{config: m.config}
-	tx.init()
-	return tx, nil
-}
-
-// SetID sets the value of the id field. Note that this
-// operation is only accepted on creation of Backend entities.
-func (m *BackendMutation) SetID(id string) {
-	m.id = &id
-}
-
-// ID returns the ID value in the mutation. Note that the ID is only available
-// if it was provided to the builder or after it was returned from the database.
-func (m *BackendMutation) ID() (id string, exists bool) {
-	if m.id == nil {
-		return
-	}
-	return *m.id, true
-}
-
-// IDs queries the database and returns the entity ids that match the mutation's predicate.
-// That means, if the mutation is applied within a transaction with an isolation level such
-// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
-// or updated by the mutation.
-func (m *BackendMutation) IDs(ctx context.Context) ([]string, error) {
-	switch {
-	case m.op.Is(OpUpdateOne | OpDeleteOne):
-		id, exists := m.ID()
-		if exists {
-			return []string{id}, nil
-		}
-		fallthrough
-	case m.op.Is(OpUpdate | OpDelete):
-		return m.Client().Backend.Query().Where(m.predicates...).IDs(ctx)
-	default:
-		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
-	}
-}
-
-// SetCompanyID sets the "company_id" field.
-func (m *BackendMutation) SetCompanyID(s string) {
-	m.company_id = &s
-}
-
-// CompanyID returns the value of the "company_id" field in the mutation.
-func (m *BackendMutation) CompanyID() (r string, exists bool) {
-	v := m.company_id
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldCompanyID returns the old "company_id" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldCompanyID(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldCompanyID requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
-	}
-	return oldValue.CompanyID, nil
-}
-
-// ResetCompanyID resets all changes to the "company_id" field.
-func (m *BackendMutation) ResetCompanyID() {
-	m.company_id = nil
-}
-
-// SetCreatedAt sets the "created_at" field.
-func (m *BackendMutation) SetCreatedAt(t time.Time) {
-	m.created_at = &t
-}
-
-// CreatedAt returns the value of the "created_at" field in the mutation.
-func (m *BackendMutation) CreatedAt() (r time.Time, exists bool) {
-	v := m.created_at
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldCreatedAt returns the old "created_at" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
-	}
-	return oldValue.CreatedAt, nil
-}
-
-// ResetCreatedAt resets all changes to the "created_at" field.
-func (m *BackendMutation) ResetCreatedAt() {
-	m.created_at = nil
-}
-
-// SetUpdatedAt sets the "updated_at" field.
-func (m *BackendMutation) SetUpdatedAt(t time.Time) {
-	m.updated_at = &t
-}
-
-// UpdatedAt returns the value of the "updated_at" field in the mutation.
-func (m *BackendMutation) UpdatedAt() (r time.Time, exists bool) {
-	v := m.updated_at
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldUpdatedAt returns the old "updated_at" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
-	}
-	return oldValue.UpdatedAt, nil
-}
-
-// ResetUpdatedAt resets all changes to the "updated_at" field.
-func (m *BackendMutation) ResetUpdatedAt() {
-	m.updated_at = nil
-}
-
-// SetVersion sets the "version" field.
-func (m *BackendMutation) SetVersion(i int64) {
-	m.version = &i
-	m.addversion = nil
-}
-
-// Version returns the value of the "version" field in the mutation.
-func (m *BackendMutation) Version() (r int64, exists bool) {
-	v := m.version
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldVersion returns the old "version" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldVersion(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldVersion requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
-	}
-	return oldValue.Version, nil
-}
-
-// AddVersion adds i to the "version" field.
-func (m *BackendMutation) AddVersion(i int64) {
-	if m.addversion != nil {
-		*m.addversion += i
-	} else {
-		m.addversion = &i
-	}
-}
-
-// AddedVersion returns the value that was added to the "version" field in this mutation.
-func (m *BackendMutation) AddedVersion() (r int64, exists bool) {
-	v := m.addversion
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetVersion resets all changes to the "version" field.
-func (m *BackendMutation) ResetVersion() {
-	m.version = nil
-	m.addversion = nil
-}
-
-// SetURL sets the "url" field.
-func (m *BackendMutation) SetURL(s string) {
-	m.url = &s
-}
-
-// URL returns the value of the "url" field in the mutation.
-func (m *BackendMutation) URL() (r string, exists bool) {
-	v := m.url
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldURL returns the old "url" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldURL(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldURL is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldURL requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldURL: %w", err)
-	}
-	return oldValue.URL, nil
-}
-
-// ResetURL resets all changes to the "url" field.
-func (m *BackendMutation) ResetURL() {
-	m.url = nil
-}
-
-// SetEnabled sets the "enabled" field.
-func (m *BackendMutation) SetEnabled(b bool) {
-	m.enabled = &b
-}
-
-// Enabled returns the value of the "enabled" field in the mutation.
-func (m *BackendMutation) Enabled() (r bool, exists bool) {
-	v := m.enabled
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldEnabled returns the old "enabled" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldEnabled(ctx context.Context) (v bool, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldEnabled is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldEnabled requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldEnabled: %w", err)
-	}
-	return oldValue.Enabled, nil
-}
-
-// ResetEnabled resets all changes to the "enabled" field.
-func (m *BackendMutation) ResetEnabled() {
-	m.enabled = nil
-}
-
-// SetDisableReason sets the "disable_reason" field.
-func (m *BackendMutation) SetDisableReason(s string) {
-	m.disable_reason = &s
-}
-
-// DisableReason returns the value of the "disable_reason" field in the mutation.
-func (m *BackendMutation) DisableReason() (r string, exists bool) {
-	v := m.disable_reason
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldDisableReason returns the old "disable_reason" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldDisableReason(ctx context.Context) (v string, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldDisableReason is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldDisableReason requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldDisableReason: %w", err)
-	}
-	return oldValue.DisableReason, nil
-}
-
-// ResetDisableReason resets all changes to the "disable_reason" field.
-func (m *BackendMutation) ResetDisableReason() {
-	m.disable_reason = nil
-}
-
-// SetAttemptTimeoutMs sets the "attempt_timeout_ms" field.
-func (m *BackendMutation) SetAttemptTimeoutMs(i int64) {
-	m.attempt_timeout_ms = &i
-	m.addattempt_timeout_ms = nil
-}
-
-// AttemptTimeoutMs returns the value of the "attempt_timeout_ms" field in the mutation.
-func (m *BackendMutation) AttemptTimeoutMs() (r int64, exists bool) {
-	v := m.attempt_timeout_ms
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldAttemptTimeoutMs returns the old "attempt_timeout_ms" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldAttemptTimeoutMs(ctx context.Context) (v int64, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldAttemptTimeoutMs is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldAttemptTimeoutMs requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldAttemptTimeoutMs: %w", err)
-	}
-	return oldValue.AttemptTimeoutMs, nil
-}
-
-// AddAttemptTimeoutMs adds i to the "attempt_timeout_ms" field.
-func (m *BackendMutation) AddAttemptTimeoutMs(i int64) {
-	if m.addattempt_timeout_ms != nil {
-		*m.addattempt_timeout_ms += i
-	} else {
-		m.addattempt_timeout_ms = &i
-	}
-}
-
-// AddedAttemptTimeoutMs returns the value that was added to the "attempt_timeout_ms" field in this mutation.
-func (m *BackendMutation) AddedAttemptTimeoutMs() (r int64, exists bool) {
-	v := m.addattempt_timeout_ms
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// ResetAttemptTimeoutMs resets all changes to the "attempt_timeout_ms" field.
-func (m *BackendMutation) ResetAttemptTimeoutMs() {
-	m.attempt_timeout_ms = nil
-	m.addattempt_timeout_ms = nil
-}
-
-// SetDeliverLate sets the "deliver_late" field.
-func (m *BackendMutation) SetDeliverLate(b bool) {
-	m.deliver_late = &b
-}
-
-// DeliverLate returns the value of the "deliver_late" field in the mutation.
-func (m *BackendMutation) DeliverLate() (r bool, exists bool) {
-	v := m.deliver_late
-	if v == nil {
-		return
-	}
-	return *v, true
-}
-
-// OldDeliverLate returns the old "deliver_late" field's value of the Backend entity.
-// If the Backend object wasn't provided to the builder, the object is fetched from the database.
-// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
-func (m *BackendMutation) OldDeliverLate(ctx context.Context) (v bool, err error) {
-	if !m.op.Is(OpUpdateOne) {
-		return v, errors.New("OldDeliverLate is only allowed on UpdateOne operations")
-	}
-	if m.id == nil || m.oldValue == nil {
-		return v, errors.New("OldDeliverLate requires an ID field in the mutation")
-	}
-	oldValue, err := m.oldValue(ctx)
-	if err != nil {
-		return v, fmt.Errorf("querying old value for OldDeliverLate: %w", err)
-	}
-	return oldValue.DeliverLate, nil
-}
-
-// ResetDeliverLate resets all changes to the "deliver_late" field.
-func (m *BackendMutation) ResetDeliverLate() {
-	m.deliver_late = nil
-}
-
-// Where appends a list predicates to the BackendMutation builder.
-func (m *BackendMutation) Where(ps ...predicate.Backend) {
-	m.predicates = append(m.predicates, ps...)
-}
-
-// WhereP appends storage-level predicates to the BackendMutation builder. Using this method,
-// users can use type-assertion to append predicates that do not depend on any generated package.
-func (m *BackendMutation) WhereP(ps ...func(*sql.Selector)) {
-	p := make([]predicate.Backend, len(ps))
-	for i := range ps {
-		p[i] = ps[i]
-	}
-	m.Where(p...)
-}
-
-// Op returns the operation name.
-func (m *BackendMutation) Op() Op {
-	return m.op
-}
-
-// SetOp allows setting the mutation operation.
-func (m *BackendMutation) SetOp(op Op) {
-	m.op = op
-}
-
-// Type returns the node type of this mutation (Backend).
-func (m *BackendMutation) Type() string {
-	return m.typ
-}
-
-// Fields returns all fields that were changed during this mutation. Note that in
-// order to get all numeric fields that were incremented/decremented, call
-// AddedFields().
-func (m *BackendMutation) Fields() []string {
-	fields := make([]string, 0, 9)
-	if m.company_id != nil {
-		fields = append(fields, backend.FieldCompanyID)
-	}
-	if m.created_at != nil {
-		fields = append(fields, backend.FieldCreatedAt)
-	}
-	if m.updated_at != nil {
-		fields = append(fields, backend.FieldUpdatedAt)
-	}
-	if m.version != nil {
-		fields = append(fields, backend.FieldVersion)
-	}
-	if m.url != nil {
-		fields = append(fields, backend.FieldURL)
-	}
-	if m.enabled != nil {
-		fields = append(fields, backend.FieldEnabled)
-	}
-	if m.disable_reason != nil {
-		fields = append(fields, backend.FieldDisableReason)
-	}
-	if m.attempt_timeout_ms != nil {
-		fields = append(fields, backend.FieldAttemptTimeoutMs)
-	}
-	if m.deliver_late != nil {
-		fields = append(fields, backend.FieldDeliverLate)
-	}
-	return fields
-}
-
-// Field returns the value of a field with the given name. The second boolean
-// return value indicates that this field was not set, or was not defined in the
-// schema.
-func (m *BackendMutation) Field(name string) (ent.Value, bool) {
-	switch name {
-	case backend.FieldCompanyID:
-		return m.CompanyID()
-	case backend.FieldCreatedAt:
-		return m.CreatedAt()
-	case backend.FieldUpdatedAt:
-		return m.UpdatedAt()
-	case backend.FieldVersion:
-		return m.Version()
-	case backend.FieldURL:
-		return m.URL()
-	case backend.FieldEnabled:
-		return m.Enabled()
-	case backend.FieldDisableReason:
-		return m.DisableReason()
-	case backend.FieldAttemptTimeoutMs:
-		return m.AttemptTimeoutMs()
-	case backend.FieldDeliverLate:
-		return m.DeliverLate()
-	}
-	return nil, false
-}
-
-// OldField returns the old value of the field from the database. An error is
-// returned if the mutation operation is not UpdateOne, or the query to the
-// database failed.
-func (m *BackendMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
-	switch name {
-	case backend.FieldCompanyID:
-		return m.OldCompanyID(ctx)
-	case backend.FieldCreatedAt:
-		return m.OldCreatedAt(ctx)
-	case backend.FieldUpdatedAt:
-		return m.OldUpdatedAt(ctx)
-	case backend.FieldVersion:
-		return m.OldVersion(ctx)
-	case backend.FieldURL:
-		return m.OldURL(ctx)
-	case backend.FieldEnabled:
-		return m.OldEnabled(ctx)
-	case backend.FieldDisableReason:
-		return m.OldDisableReason(ctx)
-	case backend.FieldAttemptTimeoutMs:
-		return m.OldAttemptTimeoutMs(ctx)
-	case backend.FieldDeliverLate:
-		return m.OldDeliverLate(ctx)
-	}
-	return nil, fmt.Errorf("unknown Backend field %s", name)
-}
-
-// SetField sets the value of a field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *BackendMutation) SetField(name string, value ent.Value) error {
-	switch name {
-	case backend.FieldCompanyID:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetCompanyID(v)
-		return nil
-	case backend.FieldCreatedAt:
-		v, ok := value.(time.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetCreatedAt(v)
-		return nil
-	case backend.FieldUpdatedAt:
-		v, ok := value.(time.Time)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetUpdatedAt(v)
-		return nil
-	case backend.FieldVersion:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetVersion(v)
-		return nil
-	case backend.FieldURL:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetURL(v)
-		return nil
-	case backend.FieldEnabled:
-		v, ok := value.(bool)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetEnabled(v)
-		return nil
-	case backend.FieldDisableReason:
-		v, ok := value.(string)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetDisableReason(v)
-		return nil
-	case backend.FieldAttemptTimeoutMs:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetAttemptTimeoutMs(v)
-		return nil
-	case backend.FieldDeliverLate:
-		v, ok := value.(bool)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.SetDeliverLate(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Backend field %s", name)
-}
-
-// AddedFields returns all numeric fields that were incremented/decremented during
-// this mutation.
-func (m *BackendMutation) AddedFields() []string {
-	var fields []string
-	if m.addversion != nil {
-		fields = append(fields, backend.FieldVersion)
-	}
-	if m.addattempt_timeout_ms != nil {
-		fields = append(fields, backend.FieldAttemptTimeoutMs)
-	}
-	return fields
-}
-
-// AddedField returns the numeric value that was incremented/decremented on a field
-// with the given name. The second boolean return value indicates that this field
-// was not set, or was not defined in the schema.
-func (m *BackendMutation) AddedField(name string) (ent.Value, bool) {
-	switch name {
-	case backend.FieldVersion:
-		return m.AddedVersion()
-	case backend.FieldAttemptTimeoutMs:
-		return m.AddedAttemptTimeoutMs()
-	}
-	return nil, false
-}
-
-// AddField adds the value to the field with the given name. It returns an error if
-// the field is not defined in the schema, or if the type mismatched the field
-// type.
-func (m *BackendMutation) AddField(name string, value ent.Value) error {
-	switch name {
-	case backend.FieldVersion:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddVersion(v)
-		return nil
-	case backend.FieldAttemptTimeoutMs:
-		v, ok := value.(int64)
-		if !ok {
-			return fmt.Errorf("unexpected type %T for field %s", value, name)
-		}
-		m.AddAttemptTimeoutMs(v)
-		return nil
-	}
-	return fmt.Errorf("unknown Backend numeric field %s", name)
-}
-
-// ClearedFields returns all nullable fields that were cleared during this
-// mutation.
-func (m *BackendMutation) ClearedFields() []string {
-	return nil
-}
-
-// FieldCleared returns a boolean indicating if a field with the given name was
-// cleared in this mutation.
-func (m *BackendMutation) FieldCleared(name string) bool {
-	_, ok := m.clearedFields[name]
-	return ok
-}
-
-// ClearField clears the value of the field with the given name. It returns an
-// error if the field is not defined in the schema.
-func (m *BackendMutation) ClearField(name string) error {
-	return fmt.Errorf("unknown Backend nullable field %s", name)
-}
-
-// ResetField resets all changes in the mutation for the field with the given name.
-// It returns an error if the field is not defined in the schema.
-func (m *BackendMutation) ResetField(name string) error {
-	switch name {
-	case backend.FieldCompanyID:
-		m.ResetCompanyID()
-		return nil
-	case backend.FieldCreatedAt:
-		m.ResetCreatedAt()
-		return nil
-	case backend.FieldUpdatedAt:
-		m.ResetUpdatedAt()
-		return nil
-	case backend.FieldVersion:
-		m.ResetVersion()
-		return nil
-	case backend.FieldURL:
-		m.ResetURL()
-		return nil
-	case backend.FieldEnabled:
-		m.ResetEnabled()
-		return nil
-	case backend.FieldDisableReason:
-		m.ResetDisableReason()
-		return nil
-	case backend.FieldAttemptTimeoutMs:
-		m.ResetAttemptTimeoutMs()
-		return nil
-	case backend.FieldDeliverLate:
-		m.ResetDeliverLate()
-		return nil
-	}
-	return fmt.Errorf("unknown Backend field %s", name)
-}
-
-// AddedEdges returns all edge names that were set/added in this mutation.
-func (m *BackendMutation) AddedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// AddedIDs returns all IDs (to other nodes) that were added for the given edge
-// name in this mutation.
-func (m *BackendMutation) AddedIDs(name string) []ent.Value {
-	return nil
-}
-
-// RemovedEdges returns all edge names that were removed in this mutation.
-func (m *BackendMutation) RemovedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
-// the given name in this mutation.
-func (m *BackendMutation) RemovedIDs(name string) []ent.Value {
-	return nil
-}
-
-// ClearedEdges returns all edge names that were cleared in this mutation.
-func (m *BackendMutation) ClearedEdges() []string {
-	edges := make([]string, 0, 0)
-	return edges
-}
-
-// EdgeCleared returns a boolean which indicates if the edge with the given name
-// was cleared in this mutation.
-func (m *BackendMutation) EdgeCleared(name string) bool {
-	return false
-}
-
-// ClearEdge clears the value of the edge with the given name. It returns an error
-// if that edge is not defined in the schema.
-func (m *BackendMutation) ClearEdge(name string) error {
-	return fmt.Errorf("unknown Backend unique edge %s", name)
-}
-
-// ResetEdge resets all changes to the edge with the given name in this mutation.
-// It returns an error if the edge is not defined in the schema.
-func (m *BackendMutation) ResetEdge(name string) error {
-	return fmt.Errorf("unknown Backend edge %s", name)
 }
 
 // CompanyMutation represents an operation that mutates the Company nodes in the graph.
@@ -6365,6 +6416,630 @@ func (m *CompanyMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Company edge %s", name)
 }
 
+// CompanyEventMutation represents an operation that mutates the CompanyEvent nodes in the graph.
+type CompanyEventMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	company_id    *string
+	_type         *string
+	subject       *string
+	body          *[]byte
+	created_at    *time.Time
+	routed_at     *time.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*CompanyEvent, error)
+	predicates    []predicate.CompanyEvent
+}
+
+var _ ent.Mutation = (*CompanyEventMutation)(nil)
+
+// companyeventOption allows management of the mutation configuration using functional options.
+type companyeventOption func(*CompanyEventMutation)
+
+// newCompanyEventMutation creates new mutation for the CompanyEvent entity.
+func newCompanyEventMutation(c config, op Op, opts ...companyeventOption) *CompanyEventMutation {
+	m := &CompanyEventMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeCompanyEvent,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withCompanyEventID sets the ID field of the mutation.
+func withCompanyEventID(id string) companyeventOption {
+	return func(m *CompanyEventMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *CompanyEvent
+		)
+		m.oldValue = func(ctx context.Context) (*CompanyEvent, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().CompanyEvent.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withCompanyEvent sets the old CompanyEvent of the mutation.
+func withCompanyEvent(node *CompanyEvent) companyeventOption {
+	return func(m *CompanyEventMutation) {
+		m.oldValue = func(context.Context) (*CompanyEvent, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m CompanyEventMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m CompanyEventMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of CompanyEvent entities.
+func (m *CompanyEventMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *CompanyEventMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *CompanyEventMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().CompanyEvent.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *CompanyEventMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *CompanyEventMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the CompanyEvent entity.
+// If the CompanyEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyEventMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *CompanyEventMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetType sets the "type" field.
+func (m *CompanyEventMutation) SetType(s string) {
+	m._type = &s
+}
+
+// GetType returns the value of the "type" field in the mutation.
+func (m *CompanyEventMutation) GetType() (r string, exists bool) {
+	v := m._type
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldType returns the old "type" field's value of the CompanyEvent entity.
+// If the CompanyEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyEventMutation) OldType(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldType is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldType requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldType: %w", err)
+	}
+	return oldValue.Type, nil
+}
+
+// ResetType resets all changes to the "type" field.
+func (m *CompanyEventMutation) ResetType() {
+	m._type = nil
+}
+
+// SetSubject sets the "subject" field.
+func (m *CompanyEventMutation) SetSubject(s string) {
+	m.subject = &s
+}
+
+// Subject returns the value of the "subject" field in the mutation.
+func (m *CompanyEventMutation) Subject() (r string, exists bool) {
+	v := m.subject
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSubject returns the old "subject" field's value of the CompanyEvent entity.
+// If the CompanyEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyEventMutation) OldSubject(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSubject is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSubject requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSubject: %w", err)
+	}
+	return oldValue.Subject, nil
+}
+
+// ResetSubject resets all changes to the "subject" field.
+func (m *CompanyEventMutation) ResetSubject() {
+	m.subject = nil
+}
+
+// SetBody sets the "body" field.
+func (m *CompanyEventMutation) SetBody(b []byte) {
+	m.body = &b
+}
+
+// Body returns the value of the "body" field in the mutation.
+func (m *CompanyEventMutation) Body() (r []byte, exists bool) {
+	v := m.body
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldBody returns the old "body" field's value of the CompanyEvent entity.
+// If the CompanyEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyEventMutation) OldBody(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldBody is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldBody requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldBody: %w", err)
+	}
+	return oldValue.Body, nil
+}
+
+// ResetBody resets all changes to the "body" field.
+func (m *CompanyEventMutation) ResetBody() {
+	m.body = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *CompanyEventMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *CompanyEventMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the CompanyEvent entity.
+// If the CompanyEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyEventMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *CompanyEventMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetRoutedAt sets the "routed_at" field.
+func (m *CompanyEventMutation) SetRoutedAt(t time.Time) {
+	m.routed_at = &t
+}
+
+// RoutedAt returns the value of the "routed_at" field in the mutation.
+func (m *CompanyEventMutation) RoutedAt() (r time.Time, exists bool) {
+	v := m.routed_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRoutedAt returns the old "routed_at" field's value of the CompanyEvent entity.
+// If the CompanyEvent object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyEventMutation) OldRoutedAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRoutedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRoutedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRoutedAt: %w", err)
+	}
+	return oldValue.RoutedAt, nil
+}
+
+// ClearRoutedAt clears the value of the "routed_at" field.
+func (m *CompanyEventMutation) ClearRoutedAt() {
+	m.routed_at = nil
+	m.clearedFields[companyevent.FieldRoutedAt] = struct{}{}
+}
+
+// RoutedAtCleared returns if the "routed_at" field was cleared in this mutation.
+func (m *CompanyEventMutation) RoutedAtCleared() bool {
+	_, ok := m.clearedFields[companyevent.FieldRoutedAt]
+	return ok
+}
+
+// ResetRoutedAt resets all changes to the "routed_at" field.
+func (m *CompanyEventMutation) ResetRoutedAt() {
+	m.routed_at = nil
+	delete(m.clearedFields, companyevent.FieldRoutedAt)
+}
+
+// Where appends a list predicates to the CompanyEventMutation builder.
+func (m *CompanyEventMutation) Where(ps ...predicate.CompanyEvent) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the CompanyEventMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *CompanyEventMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.CompanyEvent, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *CompanyEventMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *CompanyEventMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (CompanyEvent).
+func (m *CompanyEventMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *CompanyEventMutation) Fields() []string {
+	fields := make([]string, 0, 6)
+	if m.company_id != nil {
+		fields = append(fields, companyevent.FieldCompanyID)
+	}
+	if m._type != nil {
+		fields = append(fields, companyevent.FieldType)
+	}
+	if m.subject != nil {
+		fields = append(fields, companyevent.FieldSubject)
+	}
+	if m.body != nil {
+		fields = append(fields, companyevent.FieldBody)
+	}
+	if m.created_at != nil {
+		fields = append(fields, companyevent.FieldCreatedAt)
+	}
+	if m.routed_at != nil {
+		fields = append(fields, companyevent.FieldRoutedAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *CompanyEventMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case companyevent.FieldCompanyID:
+		return m.CompanyID()
+	case companyevent.FieldType:
+		return m.GetType()
+	case companyevent.FieldSubject:
+		return m.Subject()
+	case companyevent.FieldBody:
+		return m.Body()
+	case companyevent.FieldCreatedAt:
+		return m.CreatedAt()
+	case companyevent.FieldRoutedAt:
+		return m.RoutedAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *CompanyEventMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case companyevent.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case companyevent.FieldType:
+		return m.OldType(ctx)
+	case companyevent.FieldSubject:
+		return m.OldSubject(ctx)
+	case companyevent.FieldBody:
+		return m.OldBody(ctx)
+	case companyevent.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case companyevent.FieldRoutedAt:
+		return m.OldRoutedAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown CompanyEvent field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *CompanyEventMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case companyevent.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case companyevent.FieldType:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetType(v)
+		return nil
+	case companyevent.FieldSubject:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSubject(v)
+		return nil
+	case companyevent.FieldBody:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetBody(v)
+		return nil
+	case companyevent.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case companyevent.FieldRoutedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRoutedAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown CompanyEvent field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *CompanyEventMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *CompanyEventMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *CompanyEventMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown CompanyEvent numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *CompanyEventMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(companyevent.FieldRoutedAt) {
+		fields = append(fields, companyevent.FieldRoutedAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *CompanyEventMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *CompanyEventMutation) ClearField(name string) error {
+	switch name {
+	case companyevent.FieldRoutedAt:
+		m.ClearRoutedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown CompanyEvent nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *CompanyEventMutation) ResetField(name string) error {
+	switch name {
+	case companyevent.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case companyevent.FieldType:
+		m.ResetType()
+		return nil
+	case companyevent.FieldSubject:
+		m.ResetSubject()
+		return nil
+	case companyevent.FieldBody:
+		m.ResetBody()
+		return nil
+	case companyevent.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case companyevent.FieldRoutedAt:
+		m.ResetRoutedAt()
+		return nil
+	}
+	return fmt.Errorf("unknown CompanyEvent field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *CompanyEventMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *CompanyEventMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *CompanyEventMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *CompanyEventMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *CompanyEventMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *CompanyEventMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *CompanyEventMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown CompanyEvent unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *CompanyEventMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown CompanyEvent edge %s", name)
+}
+
 // ConversationMutation represents an operation that mutates the Conversation nodes in the graph.
 type ConversationMutation struct {
 	config
@@ -6393,6 +7068,13 @@ type ConversationMutation struct {
 	answer_due_at      *time.Time
 	last_event_at      *time.Time
 	closed_by          *string
+	parent_id          *string
+	child_id           *string
+	person             *string
+	assignee           *string
+	waiting_since      *time.Time
+	handoff_reason     *string
+	had_handoff        *bool
 	clearedFields      map[string]struct{}
 	done               bool
 	oldValue           func(context.Context) (*Conversation, error)
@@ -7253,6 +7935,271 @@ func (m *ConversationMutation) ResetClosedBy() {
 	m.closed_by = nil
 }
 
+// SetParentID sets the "parent_id" field.
+func (m *ConversationMutation) SetParentID(s string) {
+	m.parent_id = &s
+}
+
+// ParentID returns the value of the "parent_id" field in the mutation.
+func (m *ConversationMutation) ParentID() (r string, exists bool) {
+	v := m.parent_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldParentID returns the old "parent_id" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldParentID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldParentID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldParentID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldParentID: %w", err)
+	}
+	return oldValue.ParentID, nil
+}
+
+// ResetParentID resets all changes to the "parent_id" field.
+func (m *ConversationMutation) ResetParentID() {
+	m.parent_id = nil
+}
+
+// SetChildID sets the "child_id" field.
+func (m *ConversationMutation) SetChildID(s string) {
+	m.child_id = &s
+}
+
+// ChildID returns the value of the "child_id" field in the mutation.
+func (m *ConversationMutation) ChildID() (r string, exists bool) {
+	v := m.child_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldChildID returns the old "child_id" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldChildID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldChildID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldChildID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldChildID: %w", err)
+	}
+	return oldValue.ChildID, nil
+}
+
+// ResetChildID resets all changes to the "child_id" field.
+func (m *ConversationMutation) ResetChildID() {
+	m.child_id = nil
+}
+
+// SetPerson sets the "person" field.
+func (m *ConversationMutation) SetPerson(s string) {
+	m.person = &s
+}
+
+// Person returns the value of the "person" field in the mutation.
+func (m *ConversationMutation) Person() (r string, exists bool) {
+	v := m.person
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPerson returns the old "person" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldPerson(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPerson is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPerson requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPerson: %w", err)
+	}
+	return oldValue.Person, nil
+}
+
+// ResetPerson resets all changes to the "person" field.
+func (m *ConversationMutation) ResetPerson() {
+	m.person = nil
+}
+
+// SetAssignee sets the "assignee" field.
+func (m *ConversationMutation) SetAssignee(s string) {
+	m.assignee = &s
+}
+
+// Assignee returns the value of the "assignee" field in the mutation.
+func (m *ConversationMutation) Assignee() (r string, exists bool) {
+	v := m.assignee
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAssignee returns the old "assignee" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldAssignee(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAssignee is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAssignee requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAssignee: %w", err)
+	}
+	return oldValue.Assignee, nil
+}
+
+// ResetAssignee resets all changes to the "assignee" field.
+func (m *ConversationMutation) ResetAssignee() {
+	m.assignee = nil
+}
+
+// SetWaitingSince sets the "waiting_since" field.
+func (m *ConversationMutation) SetWaitingSince(t time.Time) {
+	m.waiting_since = &t
+}
+
+// WaitingSince returns the value of the "waiting_since" field in the mutation.
+func (m *ConversationMutation) WaitingSince() (r time.Time, exists bool) {
+	v := m.waiting_since
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldWaitingSince returns the old "waiting_since" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldWaitingSince(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldWaitingSince is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldWaitingSince requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldWaitingSince: %w", err)
+	}
+	return oldValue.WaitingSince, nil
+}
+
+// ClearWaitingSince clears the value of the "waiting_since" field.
+func (m *ConversationMutation) ClearWaitingSince() {
+	m.waiting_since = nil
+	m.clearedFields[conversation.FieldWaitingSince] = struct{}{}
+}
+
+// WaitingSinceCleared returns if the "waiting_since" field was cleared in this mutation.
+func (m *ConversationMutation) WaitingSinceCleared() bool {
+	_, ok := m.clearedFields[conversation.FieldWaitingSince]
+	return ok
+}
+
+// ResetWaitingSince resets all changes to the "waiting_since" field.
+func (m *ConversationMutation) ResetWaitingSince() {
+	m.waiting_since = nil
+	delete(m.clearedFields, conversation.FieldWaitingSince)
+}
+
+// SetHandoffReason sets the "handoff_reason" field.
+func (m *ConversationMutation) SetHandoffReason(s string) {
+	m.handoff_reason = &s
+}
+
+// HandoffReason returns the value of the "handoff_reason" field in the mutation.
+func (m *ConversationMutation) HandoffReason() (r string, exists bool) {
+	v := m.handoff_reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldHandoffReason returns the old "handoff_reason" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldHandoffReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldHandoffReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldHandoffReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldHandoffReason: %w", err)
+	}
+	return oldValue.HandoffReason, nil
+}
+
+// ResetHandoffReason resets all changes to the "handoff_reason" field.
+func (m *ConversationMutation) ResetHandoffReason() {
+	m.handoff_reason = nil
+}
+
+// SetHadHandoff sets the "had_handoff" field.
+func (m *ConversationMutation) SetHadHandoff(b bool) {
+	m.had_handoff = &b
+}
+
+// HadHandoff returns the value of the "had_handoff" field in the mutation.
+func (m *ConversationMutation) HadHandoff() (r bool, exists bool) {
+	v := m.had_handoff
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldHadHandoff returns the old "had_handoff" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldHadHandoff(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldHadHandoff is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldHadHandoff requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldHadHandoff: %w", err)
+	}
+	return oldValue.HadHandoff, nil
+}
+
+// ResetHadHandoff resets all changes to the "had_handoff" field.
+func (m *ConversationMutation) ResetHadHandoff() {
+	m.had_handoff = nil
+}
+
 // Where appends a list predicates to the ConversationMutation builder.
 func (m *ConversationMutation) Where(ps ...predicate.Conversation) {
 	m.predicates = append(m.predicates, ps...)
@@ -7287,7 +8234,7 @@ func (m *ConversationMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *ConversationMutation) Fields() []string {
-	fields := make([]string, 0, 18)
+	fields := make([]string, 0, 25)
 	if m.company_id != nil {
 		fields = append(fields, conversation.FieldCompanyID)
 	}
@@ -7342,6 +8289,27 @@ func (m *ConversationMutation) Fields() []string {
 	if m.closed_by != nil {
 		fields = append(fields, conversation.FieldClosedBy)
 	}
+	if m.parent_id != nil {
+		fields = append(fields, conversation.FieldParentID)
+	}
+	if m.child_id != nil {
+		fields = append(fields, conversation.FieldChildID)
+	}
+	if m.person != nil {
+		fields = append(fields, conversation.FieldPerson)
+	}
+	if m.assignee != nil {
+		fields = append(fields, conversation.FieldAssignee)
+	}
+	if m.waiting_since != nil {
+		fields = append(fields, conversation.FieldWaitingSince)
+	}
+	if m.handoff_reason != nil {
+		fields = append(fields, conversation.FieldHandoffReason)
+	}
+	if m.had_handoff != nil {
+		fields = append(fields, conversation.FieldHadHandoff)
+	}
 	return fields
 }
 
@@ -7386,6 +8354,20 @@ func (m *ConversationMutation) Field(name string) (ent.Value, bool) {
 		return m.LastEventAt()
 	case conversation.FieldClosedBy:
 		return m.ClosedBy()
+	case conversation.FieldParentID:
+		return m.ParentID()
+	case conversation.FieldChildID:
+		return m.ChildID()
+	case conversation.FieldPerson:
+		return m.Person()
+	case conversation.FieldAssignee:
+		return m.Assignee()
+	case conversation.FieldWaitingSince:
+		return m.WaitingSince()
+	case conversation.FieldHandoffReason:
+		return m.HandoffReason()
+	case conversation.FieldHadHandoff:
+		return m.HadHandoff()
 	}
 	return nil, false
 }
@@ -7431,6 +8413,20 @@ func (m *ConversationMutation) OldField(ctx context.Context, name string) (ent.V
 		return m.OldLastEventAt(ctx)
 	case conversation.FieldClosedBy:
 		return m.OldClosedBy(ctx)
+	case conversation.FieldParentID:
+		return m.OldParentID(ctx)
+	case conversation.FieldChildID:
+		return m.OldChildID(ctx)
+	case conversation.FieldPerson:
+		return m.OldPerson(ctx)
+	case conversation.FieldAssignee:
+		return m.OldAssignee(ctx)
+	case conversation.FieldWaitingSince:
+		return m.OldWaitingSince(ctx)
+	case conversation.FieldHandoffReason:
+		return m.OldHandoffReason(ctx)
+	case conversation.FieldHadHandoff:
+		return m.OldHadHandoff(ctx)
 	}
 	return nil, fmt.Errorf("unknown Conversation field %s", name)
 }
@@ -7566,6 +8562,55 @@ func (m *ConversationMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetClosedBy(v)
 		return nil
+	case conversation.FieldParentID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetParentID(v)
+		return nil
+	case conversation.FieldChildID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetChildID(v)
+		return nil
+	case conversation.FieldPerson:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPerson(v)
+		return nil
+	case conversation.FieldAssignee:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAssignee(v)
+		return nil
+	case conversation.FieldWaitingSince:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetWaitingSince(v)
+		return nil
+	case conversation.FieldHandoffReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetHandoffReason(v)
+		return nil
+	case conversation.FieldHadHandoff:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetHadHandoff(v)
+		return nil
 	}
 	return fmt.Errorf("unknown Conversation field %s", name)
 }
@@ -7641,6 +8686,9 @@ func (m *ConversationMutation) ClearedFields() []string {
 	if m.FieldCleared(conversation.FieldAnswerDueAt) {
 		fields = append(fields, conversation.FieldAnswerDueAt)
 	}
+	if m.FieldCleared(conversation.FieldWaitingSince) {
+		fields = append(fields, conversation.FieldWaitingSince)
+	}
 	return fields
 }
 
@@ -7660,6 +8708,9 @@ func (m *ConversationMutation) ClearField(name string) error {
 		return nil
 	case conversation.FieldAnswerDueAt:
 		m.ClearAnswerDueAt()
+		return nil
+	case conversation.FieldWaitingSince:
+		m.ClearWaitingSince()
 		return nil
 	}
 	return fmt.Errorf("unknown Conversation nullable field %s", name)
@@ -7723,6 +8774,27 @@ func (m *ConversationMutation) ResetField(name string) error {
 	case conversation.FieldClosedBy:
 		m.ResetClosedBy()
 		return nil
+	case conversation.FieldParentID:
+		m.ResetParentID()
+		return nil
+	case conversation.FieldChildID:
+		m.ResetChildID()
+		return nil
+	case conversation.FieldPerson:
+		m.ResetPerson()
+		return nil
+	case conversation.FieldAssignee:
+		m.ResetAssignee()
+		return nil
+	case conversation.FieldWaitingSince:
+		m.ResetWaitingSince()
+		return nil
+	case conversation.FieldHandoffReason:
+		m.ResetHandoffReason()
+		return nil
+	case conversation.FieldHadHandoff:
+		m.ResetHadHandoff()
+		return nil
 	}
 	return fmt.Errorf("unknown Conversation field %s", name)
 }
@@ -7785,6 +8857,8 @@ type DeliveryMutation struct {
 	conversation_id *string
 	sequence        *int64
 	addsequence     *int64
+	round           *int
+	addround        *int
 	state           *delivery.State
 	attempts        *int
 	addattempts     *int
@@ -8040,6 +9114,62 @@ func (m *DeliveryMutation) AddedSequence() (r int64, exists bool) {
 func (m *DeliveryMutation) ResetSequence() {
 	m.sequence = nil
 	m.addsequence = nil
+}
+
+// SetRound sets the "round" field.
+func (m *DeliveryMutation) SetRound(i int) {
+	m.round = &i
+	m.addround = nil
+}
+
+// Round returns the value of the "round" field in the mutation.
+func (m *DeliveryMutation) Round() (r int, exists bool) {
+	v := m.round
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRound returns the old "round" field's value of the Delivery entity.
+// If the Delivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *DeliveryMutation) OldRound(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRound is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRound requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRound: %w", err)
+	}
+	return oldValue.Round, nil
+}
+
+// AddRound adds i to the "round" field.
+func (m *DeliveryMutation) AddRound(i int) {
+	if m.addround != nil {
+		*m.addround += i
+	} else {
+		m.addround = &i
+	}
+}
+
+// AddedRound returns the value that was added to the "round" field in this mutation.
+func (m *DeliveryMutation) AddedRound() (r int, exists bool) {
+	v := m.addround
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetRound resets all changes to the "round" field.
+func (m *DeliveryMutation) ResetRound() {
+	m.round = nil
+	m.addround = nil
 }
 
 // SetState sets the "state" field.
@@ -8739,7 +9869,7 @@ func (m *DeliveryMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *DeliveryMutation) Fields() []string {
-	fields := make([]string, 0, 18)
+	fields := make([]string, 0, 19)
 	if m.company_id != nil {
 		fields = append(fields, delivery.FieldCompanyID)
 	}
@@ -8748,6 +9878,9 @@ func (m *DeliveryMutation) Fields() []string {
 	}
 	if m.sequence != nil {
 		fields = append(fields, delivery.FieldSequence)
+	}
+	if m.round != nil {
+		fields = append(fields, delivery.FieldRound)
 	}
 	if m.state != nil {
 		fields = append(fields, delivery.FieldState)
@@ -8808,6 +9941,8 @@ func (m *DeliveryMutation) Field(name string) (ent.Value, bool) {
 		return m.ConversationID()
 	case delivery.FieldSequence:
 		return m.Sequence()
+	case delivery.FieldRound:
+		return m.Round()
 	case delivery.FieldState:
 		return m.State()
 	case delivery.FieldAttempts:
@@ -8853,6 +9988,8 @@ func (m *DeliveryMutation) OldField(ctx context.Context, name string) (ent.Value
 		return m.OldConversationID(ctx)
 	case delivery.FieldSequence:
 		return m.OldSequence(ctx)
+	case delivery.FieldRound:
+		return m.OldRound(ctx)
 	case delivery.FieldState:
 		return m.OldState(ctx)
 	case delivery.FieldAttempts:
@@ -8912,6 +10049,13 @@ func (m *DeliveryMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetSequence(v)
+		return nil
+	case delivery.FieldRound:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRound(v)
 		return nil
 	case delivery.FieldState:
 		v, ok := value.(delivery.State)
@@ -9029,6 +10173,9 @@ func (m *DeliveryMutation) AddedFields() []string {
 	if m.addsequence != nil {
 		fields = append(fields, delivery.FieldSequence)
 	}
+	if m.addround != nil {
+		fields = append(fields, delivery.FieldRound)
+	}
 	if m.addattempts != nil {
 		fields = append(fields, delivery.FieldAttempts)
 	}
@@ -9045,6 +10192,8 @@ func (m *DeliveryMutation) AddedField(name string) (ent.Value, bool) {
 	switch name {
 	case delivery.FieldSequence:
 		return m.AddedSequence()
+	case delivery.FieldRound:
+		return m.AddedRound()
 	case delivery.FieldAttempts:
 		return m.AddedAttempts()
 	case delivery.FieldLastStatus:
@@ -9064,6 +10213,13 @@ func (m *DeliveryMutation) AddField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.AddSequence(v)
+		return nil
+	case delivery.FieldRound:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddRound(v)
 		return nil
 	case delivery.FieldAttempts:
 		v, ok := value.(int)
@@ -9141,6 +10297,9 @@ func (m *DeliveryMutation) ResetField(name string) error {
 		return nil
 	case delivery.FieldSequence:
 		m.ResetSequence()
+		return nil
+	case delivery.FieldRound:
+		m.ResetRound()
 		return nil
 	case delivery.FieldState:
 		m.ResetState()
@@ -11389,6 +12548,2704 @@ func (m *DomainMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Domain edge %s", name)
 }
 
+// EndpointMutation represents an operation that mutates the Endpoint nodes in the graph.
+type EndpointMutation struct {
+	config
+	op                    Op
+	typ                   string
+	id                    *string
+	company_id            *string
+	created_at            *time.Time
+	updated_at            *time.Time
+	version               *int64
+	addversion            *int64
+	role                  *endpoint.Role
+	kind                  *endpoint.Kind
+	display_name          *string
+	url                   *string
+	enabled               *bool
+	disable_reason        *string
+	disabled_at           *time.Time
+	ack_timeout_ms        *int64
+	addack_timeout_ms     *int64
+	attempt_timeout_ms    *int64
+	addattempt_timeout_ms *int64
+	deliver_late          *bool
+	settings              *json.RawMessage
+	appendsettings        json.RawMessage
+	sealed_credentials    *[]byte
+	failures              *int
+	addfailures           *int
+	failing_since         *time.Time
+	last_success_at       *time.Time
+	clearedFields         map[string]struct{}
+	done                  bool
+	oldValue              func(context.Context) (*Endpoint, error)
+	predicates            []predicate.Endpoint
+}
+
+var _ ent.Mutation = (*EndpointMutation)(nil)
+
+// endpointOption allows management of the mutation configuration using functional options.
+type endpointOption func(*EndpointMutation)
+
+// newEndpointMutation creates new mutation for the Endpoint entity.
+func newEndpointMutation(c config, op Op, opts ...endpointOption) *EndpointMutation {
+	m := &EndpointMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeEndpoint,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withEndpointID sets the ID field of the mutation.
+func withEndpointID(id string) endpointOption {
+	return func(m *EndpointMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Endpoint
+		)
+		m.oldValue = func(ctx context.Context) (*Endpoint, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Endpoint.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withEndpoint sets the old Endpoint of the mutation.
+func withEndpoint(node *Endpoint) endpointOption {
+	return func(m *EndpointMutation) {
+		m.oldValue = func(context.Context) (*Endpoint, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m EndpointMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m EndpointMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Endpoint entities.
+func (m *EndpointMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *EndpointMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *EndpointMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Endpoint.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *EndpointMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *EndpointMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *EndpointMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *EndpointMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *EndpointMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *EndpointMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *EndpointMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *EndpointMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *EndpointMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *EndpointMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *EndpointMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *EndpointMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *EndpointMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *EndpointMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetRole sets the "role" field.
+func (m *EndpointMutation) SetRole(e endpoint.Role) {
+	m.role = &e
+}
+
+// Role returns the value of the "role" field in the mutation.
+func (m *EndpointMutation) Role() (r endpoint.Role, exists bool) {
+	v := m.role
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRole returns the old "role" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldRole(ctx context.Context) (v endpoint.Role, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRole is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRole requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRole: %w", err)
+	}
+	return oldValue.Role, nil
+}
+
+// ResetRole resets all changes to the "role" field.
+func (m *EndpointMutation) ResetRole() {
+	m.role = nil
+}
+
+// SetKind sets the "kind" field.
+func (m *EndpointMutation) SetKind(e endpoint.Kind) {
+	m.kind = &e
+}
+
+// Kind returns the value of the "kind" field in the mutation.
+func (m *EndpointMutation) Kind() (r endpoint.Kind, exists bool) {
+	v := m.kind
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldKind returns the old "kind" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldKind(ctx context.Context) (v endpoint.Kind, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldKind is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldKind requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldKind: %w", err)
+	}
+	return oldValue.Kind, nil
+}
+
+// ResetKind resets all changes to the "kind" field.
+func (m *EndpointMutation) ResetKind() {
+	m.kind = nil
+}
+
+// SetDisplayName sets the "display_name" field.
+func (m *EndpointMutation) SetDisplayName(s string) {
+	m.display_name = &s
+}
+
+// DisplayName returns the value of the "display_name" field in the mutation.
+func (m *EndpointMutation) DisplayName() (r string, exists bool) {
+	v := m.display_name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDisplayName returns the old "display_name" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldDisplayName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDisplayName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDisplayName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDisplayName: %w", err)
+	}
+	return oldValue.DisplayName, nil
+}
+
+// ResetDisplayName resets all changes to the "display_name" field.
+func (m *EndpointMutation) ResetDisplayName() {
+	m.display_name = nil
+}
+
+// SetURL sets the "url" field.
+func (m *EndpointMutation) SetURL(s string) {
+	m.url = &s
+}
+
+// URL returns the value of the "url" field in the mutation.
+func (m *EndpointMutation) URL() (r string, exists bool) {
+	v := m.url
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldURL returns the old "url" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldURL(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldURL is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldURL requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldURL: %w", err)
+	}
+	return oldValue.URL, nil
+}
+
+// ResetURL resets all changes to the "url" field.
+func (m *EndpointMutation) ResetURL() {
+	m.url = nil
+}
+
+// SetEnabled sets the "enabled" field.
+func (m *EndpointMutation) SetEnabled(b bool) {
+	m.enabled = &b
+}
+
+// Enabled returns the value of the "enabled" field in the mutation.
+func (m *EndpointMutation) Enabled() (r bool, exists bool) {
+	v := m.enabled
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEnabled returns the old "enabled" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldEnabled(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEnabled is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEnabled requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEnabled: %w", err)
+	}
+	return oldValue.Enabled, nil
+}
+
+// ResetEnabled resets all changes to the "enabled" field.
+func (m *EndpointMutation) ResetEnabled() {
+	m.enabled = nil
+}
+
+// SetDisableReason sets the "disable_reason" field.
+func (m *EndpointMutation) SetDisableReason(s string) {
+	m.disable_reason = &s
+}
+
+// DisableReason returns the value of the "disable_reason" field in the mutation.
+func (m *EndpointMutation) DisableReason() (r string, exists bool) {
+	v := m.disable_reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDisableReason returns the old "disable_reason" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldDisableReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDisableReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDisableReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDisableReason: %w", err)
+	}
+	return oldValue.DisableReason, nil
+}
+
+// ResetDisableReason resets all changes to the "disable_reason" field.
+func (m *EndpointMutation) ResetDisableReason() {
+	m.disable_reason = nil
+}
+
+// SetDisabledAt sets the "disabled_at" field.
+func (m *EndpointMutation) SetDisabledAt(t time.Time) {
+	m.disabled_at = &t
+}
+
+// DisabledAt returns the value of the "disabled_at" field in the mutation.
+func (m *EndpointMutation) DisabledAt() (r time.Time, exists bool) {
+	v := m.disabled_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDisabledAt returns the old "disabled_at" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldDisabledAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDisabledAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDisabledAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDisabledAt: %w", err)
+	}
+	return oldValue.DisabledAt, nil
+}
+
+// ClearDisabledAt clears the value of the "disabled_at" field.
+func (m *EndpointMutation) ClearDisabledAt() {
+	m.disabled_at = nil
+	m.clearedFields[endpoint.FieldDisabledAt] = struct{}{}
+}
+
+// DisabledAtCleared returns if the "disabled_at" field was cleared in this mutation.
+func (m *EndpointMutation) DisabledAtCleared() bool {
+	_, ok := m.clearedFields[endpoint.FieldDisabledAt]
+	return ok
+}
+
+// ResetDisabledAt resets all changes to the "disabled_at" field.
+func (m *EndpointMutation) ResetDisabledAt() {
+	m.disabled_at = nil
+	delete(m.clearedFields, endpoint.FieldDisabledAt)
+}
+
+// SetAckTimeoutMs sets the "ack_timeout_ms" field.
+func (m *EndpointMutation) SetAckTimeoutMs(i int64) {
+	m.ack_timeout_ms = &i
+	m.addack_timeout_ms = nil
+}
+
+// AckTimeoutMs returns the value of the "ack_timeout_ms" field in the mutation.
+func (m *EndpointMutation) AckTimeoutMs() (r int64, exists bool) {
+	v := m.ack_timeout_ms
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAckTimeoutMs returns the old "ack_timeout_ms" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldAckTimeoutMs(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAckTimeoutMs is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAckTimeoutMs requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAckTimeoutMs: %w", err)
+	}
+	return oldValue.AckTimeoutMs, nil
+}
+
+// AddAckTimeoutMs adds i to the "ack_timeout_ms" field.
+func (m *EndpointMutation) AddAckTimeoutMs(i int64) {
+	if m.addack_timeout_ms != nil {
+		*m.addack_timeout_ms += i
+	} else {
+		m.addack_timeout_ms = &i
+	}
+}
+
+// AddedAckTimeoutMs returns the value that was added to the "ack_timeout_ms" field in this mutation.
+func (m *EndpointMutation) AddedAckTimeoutMs() (r int64, exists bool) {
+	v := m.addack_timeout_ms
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetAckTimeoutMs resets all changes to the "ack_timeout_ms" field.
+func (m *EndpointMutation) ResetAckTimeoutMs() {
+	m.ack_timeout_ms = nil
+	m.addack_timeout_ms = nil
+}
+
+// SetAttemptTimeoutMs sets the "attempt_timeout_ms" field.
+func (m *EndpointMutation) SetAttemptTimeoutMs(i int64) {
+	m.attempt_timeout_ms = &i
+	m.addattempt_timeout_ms = nil
+}
+
+// AttemptTimeoutMs returns the value of the "attempt_timeout_ms" field in the mutation.
+func (m *EndpointMutation) AttemptTimeoutMs() (r int64, exists bool) {
+	v := m.attempt_timeout_ms
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAttemptTimeoutMs returns the old "attempt_timeout_ms" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldAttemptTimeoutMs(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAttemptTimeoutMs is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAttemptTimeoutMs requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAttemptTimeoutMs: %w", err)
+	}
+	return oldValue.AttemptTimeoutMs, nil
+}
+
+// AddAttemptTimeoutMs adds i to the "attempt_timeout_ms" field.
+func (m *EndpointMutation) AddAttemptTimeoutMs(i int64) {
+	if m.addattempt_timeout_ms != nil {
+		*m.addattempt_timeout_ms += i
+	} else {
+		m.addattempt_timeout_ms = &i
+	}
+}
+
+// AddedAttemptTimeoutMs returns the value that was added to the "attempt_timeout_ms" field in this mutation.
+func (m *EndpointMutation) AddedAttemptTimeoutMs() (r int64, exists bool) {
+	v := m.addattempt_timeout_ms
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetAttemptTimeoutMs resets all changes to the "attempt_timeout_ms" field.
+func (m *EndpointMutation) ResetAttemptTimeoutMs() {
+	m.attempt_timeout_ms = nil
+	m.addattempt_timeout_ms = nil
+}
+
+// SetDeliverLate sets the "deliver_late" field.
+func (m *EndpointMutation) SetDeliverLate(b bool) {
+	m.deliver_late = &b
+}
+
+// DeliverLate returns the value of the "deliver_late" field in the mutation.
+func (m *EndpointMutation) DeliverLate() (r bool, exists bool) {
+	v := m.deliver_late
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDeliverLate returns the old "deliver_late" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldDeliverLate(ctx context.Context) (v bool, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDeliverLate is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDeliverLate requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDeliverLate: %w", err)
+	}
+	return oldValue.DeliverLate, nil
+}
+
+// ResetDeliverLate resets all changes to the "deliver_late" field.
+func (m *EndpointMutation) ResetDeliverLate() {
+	m.deliver_late = nil
+}
+
+// SetSettings sets the "settings" field.
+func (m *EndpointMutation) SetSettings(jm json.RawMessage) {
+	m.settings = &jm
+	m.appendsettings = nil
+}
+
+// Settings returns the value of the "settings" field in the mutation.
+func (m *EndpointMutation) Settings() (r json.RawMessage, exists bool) {
+	v := m.settings
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSettings returns the old "settings" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldSettings(ctx context.Context) (v json.RawMessage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSettings is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSettings requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSettings: %w", err)
+	}
+	return oldValue.Settings, nil
+}
+
+// AppendSettings adds jm to the "settings" field.
+func (m *EndpointMutation) AppendSettings(jm json.RawMessage) {
+	m.appendsettings = append(m.appendsettings, jm...)
+}
+
+// AppendedSettings returns the list of values that were appended to the "settings" field in this mutation.
+func (m *EndpointMutation) AppendedSettings() (json.RawMessage, bool) {
+	if len(m.appendsettings) == 0 {
+		return nil, false
+	}
+	return m.appendsettings, true
+}
+
+// ClearSettings clears the value of the "settings" field.
+func (m *EndpointMutation) ClearSettings() {
+	m.settings = nil
+	m.appendsettings = nil
+	m.clearedFields[endpoint.FieldSettings] = struct{}{}
+}
+
+// SettingsCleared returns if the "settings" field was cleared in this mutation.
+func (m *EndpointMutation) SettingsCleared() bool {
+	_, ok := m.clearedFields[endpoint.FieldSettings]
+	return ok
+}
+
+// ResetSettings resets all changes to the "settings" field.
+func (m *EndpointMutation) ResetSettings() {
+	m.settings = nil
+	m.appendsettings = nil
+	delete(m.clearedFields, endpoint.FieldSettings)
+}
+
+// SetSealedCredentials sets the "sealed_credentials" field.
+func (m *EndpointMutation) SetSealedCredentials(b []byte) {
+	m.sealed_credentials = &b
+}
+
+// SealedCredentials returns the value of the "sealed_credentials" field in the mutation.
+func (m *EndpointMutation) SealedCredentials() (r []byte, exists bool) {
+	v := m.sealed_credentials
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSealedCredentials returns the old "sealed_credentials" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldSealedCredentials(ctx context.Context) (v []byte, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSealedCredentials is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSealedCredentials requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSealedCredentials: %w", err)
+	}
+	return oldValue.SealedCredentials, nil
+}
+
+// ClearSealedCredentials clears the value of the "sealed_credentials" field.
+func (m *EndpointMutation) ClearSealedCredentials() {
+	m.sealed_credentials = nil
+	m.clearedFields[endpoint.FieldSealedCredentials] = struct{}{}
+}
+
+// SealedCredentialsCleared returns if the "sealed_credentials" field was cleared in this mutation.
+func (m *EndpointMutation) SealedCredentialsCleared() bool {
+	_, ok := m.clearedFields[endpoint.FieldSealedCredentials]
+	return ok
+}
+
+// ResetSealedCredentials resets all changes to the "sealed_credentials" field.
+func (m *EndpointMutation) ResetSealedCredentials() {
+	m.sealed_credentials = nil
+	delete(m.clearedFields, endpoint.FieldSealedCredentials)
+}
+
+// SetFailures sets the "failures" field.
+func (m *EndpointMutation) SetFailures(i int) {
+	m.failures = &i
+	m.addfailures = nil
+}
+
+// Failures returns the value of the "failures" field in the mutation.
+func (m *EndpointMutation) Failures() (r int, exists bool) {
+	v := m.failures
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldFailures returns the old "failures" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldFailures(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldFailures is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldFailures requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldFailures: %w", err)
+	}
+	return oldValue.Failures, nil
+}
+
+// AddFailures adds i to the "failures" field.
+func (m *EndpointMutation) AddFailures(i int) {
+	if m.addfailures != nil {
+		*m.addfailures += i
+	} else {
+		m.addfailures = &i
+	}
+}
+
+// AddedFailures returns the value that was added to the "failures" field in this mutation.
+func (m *EndpointMutation) AddedFailures() (r int, exists bool) {
+	v := m.addfailures
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetFailures resets all changes to the "failures" field.
+func (m *EndpointMutation) ResetFailures() {
+	m.failures = nil
+	m.addfailures = nil
+}
+
+// SetFailingSince sets the "failing_since" field.
+func (m *EndpointMutation) SetFailingSince(t time.Time) {
+	m.failing_since = &t
+}
+
+// FailingSince returns the value of the "failing_since" field in the mutation.
+func (m *EndpointMutation) FailingSince() (r time.Time, exists bool) {
+	v := m.failing_since
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldFailingSince returns the old "failing_since" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldFailingSince(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldFailingSince is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldFailingSince requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldFailingSince: %w", err)
+	}
+	return oldValue.FailingSince, nil
+}
+
+// ClearFailingSince clears the value of the "failing_since" field.
+func (m *EndpointMutation) ClearFailingSince() {
+	m.failing_since = nil
+	m.clearedFields[endpoint.FieldFailingSince] = struct{}{}
+}
+
+// FailingSinceCleared returns if the "failing_since" field was cleared in this mutation.
+func (m *EndpointMutation) FailingSinceCleared() bool {
+	_, ok := m.clearedFields[endpoint.FieldFailingSince]
+	return ok
+}
+
+// ResetFailingSince resets all changes to the "failing_since" field.
+func (m *EndpointMutation) ResetFailingSince() {
+	m.failing_since = nil
+	delete(m.clearedFields, endpoint.FieldFailingSince)
+}
+
+// SetLastSuccessAt sets the "last_success_at" field.
+func (m *EndpointMutation) SetLastSuccessAt(t time.Time) {
+	m.last_success_at = &t
+}
+
+// LastSuccessAt returns the value of the "last_success_at" field in the mutation.
+func (m *EndpointMutation) LastSuccessAt() (r time.Time, exists bool) {
+	v := m.last_success_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLastSuccessAt returns the old "last_success_at" field's value of the Endpoint entity.
+// If the Endpoint object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointMutation) OldLastSuccessAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLastSuccessAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLastSuccessAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLastSuccessAt: %w", err)
+	}
+	return oldValue.LastSuccessAt, nil
+}
+
+// ClearLastSuccessAt clears the value of the "last_success_at" field.
+func (m *EndpointMutation) ClearLastSuccessAt() {
+	m.last_success_at = nil
+	m.clearedFields[endpoint.FieldLastSuccessAt] = struct{}{}
+}
+
+// LastSuccessAtCleared returns if the "last_success_at" field was cleared in this mutation.
+func (m *EndpointMutation) LastSuccessAtCleared() bool {
+	_, ok := m.clearedFields[endpoint.FieldLastSuccessAt]
+	return ok
+}
+
+// ResetLastSuccessAt resets all changes to the "last_success_at" field.
+func (m *EndpointMutation) ResetLastSuccessAt() {
+	m.last_success_at = nil
+	delete(m.clearedFields, endpoint.FieldLastSuccessAt)
+}
+
+// Where appends a list predicates to the EndpointMutation builder.
+func (m *EndpointMutation) Where(ps ...predicate.Endpoint) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the EndpointMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *EndpointMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Endpoint, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *EndpointMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *EndpointMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Endpoint).
+func (m *EndpointMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *EndpointMutation) Fields() []string {
+	fields := make([]string, 0, 19)
+	if m.company_id != nil {
+		fields = append(fields, endpoint.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, endpoint.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, endpoint.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, endpoint.FieldVersion)
+	}
+	if m.role != nil {
+		fields = append(fields, endpoint.FieldRole)
+	}
+	if m.kind != nil {
+		fields = append(fields, endpoint.FieldKind)
+	}
+	if m.display_name != nil {
+		fields = append(fields, endpoint.FieldDisplayName)
+	}
+	if m.url != nil {
+		fields = append(fields, endpoint.FieldURL)
+	}
+	if m.enabled != nil {
+		fields = append(fields, endpoint.FieldEnabled)
+	}
+	if m.disable_reason != nil {
+		fields = append(fields, endpoint.FieldDisableReason)
+	}
+	if m.disabled_at != nil {
+		fields = append(fields, endpoint.FieldDisabledAt)
+	}
+	if m.ack_timeout_ms != nil {
+		fields = append(fields, endpoint.FieldAckTimeoutMs)
+	}
+	if m.attempt_timeout_ms != nil {
+		fields = append(fields, endpoint.FieldAttemptTimeoutMs)
+	}
+	if m.deliver_late != nil {
+		fields = append(fields, endpoint.FieldDeliverLate)
+	}
+	if m.settings != nil {
+		fields = append(fields, endpoint.FieldSettings)
+	}
+	if m.sealed_credentials != nil {
+		fields = append(fields, endpoint.FieldSealedCredentials)
+	}
+	if m.failures != nil {
+		fields = append(fields, endpoint.FieldFailures)
+	}
+	if m.failing_since != nil {
+		fields = append(fields, endpoint.FieldFailingSince)
+	}
+	if m.last_success_at != nil {
+		fields = append(fields, endpoint.FieldLastSuccessAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *EndpointMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case endpoint.FieldCompanyID:
+		return m.CompanyID()
+	case endpoint.FieldCreatedAt:
+		return m.CreatedAt()
+	case endpoint.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case endpoint.FieldVersion:
+		return m.Version()
+	case endpoint.FieldRole:
+		return m.Role()
+	case endpoint.FieldKind:
+		return m.Kind()
+	case endpoint.FieldDisplayName:
+		return m.DisplayName()
+	case endpoint.FieldURL:
+		return m.URL()
+	case endpoint.FieldEnabled:
+		return m.Enabled()
+	case endpoint.FieldDisableReason:
+		return m.DisableReason()
+	case endpoint.FieldDisabledAt:
+		return m.DisabledAt()
+	case endpoint.FieldAckTimeoutMs:
+		return m.AckTimeoutMs()
+	case endpoint.FieldAttemptTimeoutMs:
+		return m.AttemptTimeoutMs()
+	case endpoint.FieldDeliverLate:
+		return m.DeliverLate()
+	case endpoint.FieldSettings:
+		return m.Settings()
+	case endpoint.FieldSealedCredentials:
+		return m.SealedCredentials()
+	case endpoint.FieldFailures:
+		return m.Failures()
+	case endpoint.FieldFailingSince:
+		return m.FailingSince()
+	case endpoint.FieldLastSuccessAt:
+		return m.LastSuccessAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *EndpointMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case endpoint.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case endpoint.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case endpoint.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case endpoint.FieldVersion:
+		return m.OldVersion(ctx)
+	case endpoint.FieldRole:
+		return m.OldRole(ctx)
+	case endpoint.FieldKind:
+		return m.OldKind(ctx)
+	case endpoint.FieldDisplayName:
+		return m.OldDisplayName(ctx)
+	case endpoint.FieldURL:
+		return m.OldURL(ctx)
+	case endpoint.FieldEnabled:
+		return m.OldEnabled(ctx)
+	case endpoint.FieldDisableReason:
+		return m.OldDisableReason(ctx)
+	case endpoint.FieldDisabledAt:
+		return m.OldDisabledAt(ctx)
+	case endpoint.FieldAckTimeoutMs:
+		return m.OldAckTimeoutMs(ctx)
+	case endpoint.FieldAttemptTimeoutMs:
+		return m.OldAttemptTimeoutMs(ctx)
+	case endpoint.FieldDeliverLate:
+		return m.OldDeliverLate(ctx)
+	case endpoint.FieldSettings:
+		return m.OldSettings(ctx)
+	case endpoint.FieldSealedCredentials:
+		return m.OldSealedCredentials(ctx)
+	case endpoint.FieldFailures:
+		return m.OldFailures(ctx)
+	case endpoint.FieldFailingSince:
+		return m.OldFailingSince(ctx)
+	case endpoint.FieldLastSuccessAt:
+		return m.OldLastSuccessAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown Endpoint field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *EndpointMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case endpoint.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case endpoint.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case endpoint.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case endpoint.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case endpoint.FieldRole:
+		v, ok := value.(endpoint.Role)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRole(v)
+		return nil
+	case endpoint.FieldKind:
+		v, ok := value.(endpoint.Kind)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetKind(v)
+		return nil
+	case endpoint.FieldDisplayName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDisplayName(v)
+		return nil
+	case endpoint.FieldURL:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetURL(v)
+		return nil
+	case endpoint.FieldEnabled:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEnabled(v)
+		return nil
+	case endpoint.FieldDisableReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDisableReason(v)
+		return nil
+	case endpoint.FieldDisabledAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDisabledAt(v)
+		return nil
+	case endpoint.FieldAckTimeoutMs:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAckTimeoutMs(v)
+		return nil
+	case endpoint.FieldAttemptTimeoutMs:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAttemptTimeoutMs(v)
+		return nil
+	case endpoint.FieldDeliverLate:
+		v, ok := value.(bool)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDeliverLate(v)
+		return nil
+	case endpoint.FieldSettings:
+		v, ok := value.(json.RawMessage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSettings(v)
+		return nil
+	case endpoint.FieldSealedCredentials:
+		v, ok := value.([]byte)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSealedCredentials(v)
+		return nil
+	case endpoint.FieldFailures:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetFailures(v)
+		return nil
+	case endpoint.FieldFailingSince:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetFailingSince(v)
+		return nil
+	case endpoint.FieldLastSuccessAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLastSuccessAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Endpoint field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *EndpointMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, endpoint.FieldVersion)
+	}
+	if m.addack_timeout_ms != nil {
+		fields = append(fields, endpoint.FieldAckTimeoutMs)
+	}
+	if m.addattempt_timeout_ms != nil {
+		fields = append(fields, endpoint.FieldAttemptTimeoutMs)
+	}
+	if m.addfailures != nil {
+		fields = append(fields, endpoint.FieldFailures)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *EndpointMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case endpoint.FieldVersion:
+		return m.AddedVersion()
+	case endpoint.FieldAckTimeoutMs:
+		return m.AddedAckTimeoutMs()
+	case endpoint.FieldAttemptTimeoutMs:
+		return m.AddedAttemptTimeoutMs()
+	case endpoint.FieldFailures:
+		return m.AddedFailures()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *EndpointMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case endpoint.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	case endpoint.FieldAckTimeoutMs:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddAckTimeoutMs(v)
+		return nil
+	case endpoint.FieldAttemptTimeoutMs:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddAttemptTimeoutMs(v)
+		return nil
+	case endpoint.FieldFailures:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddFailures(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Endpoint numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *EndpointMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(endpoint.FieldDisabledAt) {
+		fields = append(fields, endpoint.FieldDisabledAt)
+	}
+	if m.FieldCleared(endpoint.FieldSettings) {
+		fields = append(fields, endpoint.FieldSettings)
+	}
+	if m.FieldCleared(endpoint.FieldSealedCredentials) {
+		fields = append(fields, endpoint.FieldSealedCredentials)
+	}
+	if m.FieldCleared(endpoint.FieldFailingSince) {
+		fields = append(fields, endpoint.FieldFailingSince)
+	}
+	if m.FieldCleared(endpoint.FieldLastSuccessAt) {
+		fields = append(fields, endpoint.FieldLastSuccessAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *EndpointMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *EndpointMutation) ClearField(name string) error {
+	switch name {
+	case endpoint.FieldDisabledAt:
+		m.ClearDisabledAt()
+		return nil
+	case endpoint.FieldSettings:
+		m.ClearSettings()
+		return nil
+	case endpoint.FieldSealedCredentials:
+		m.ClearSealedCredentials()
+		return nil
+	case endpoint.FieldFailingSince:
+		m.ClearFailingSince()
+		return nil
+	case endpoint.FieldLastSuccessAt:
+		m.ClearLastSuccessAt()
+		return nil
+	}
+	return fmt.Errorf("unknown Endpoint nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *EndpointMutation) ResetField(name string) error {
+	switch name {
+	case endpoint.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case endpoint.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case endpoint.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case endpoint.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case endpoint.FieldRole:
+		m.ResetRole()
+		return nil
+	case endpoint.FieldKind:
+		m.ResetKind()
+		return nil
+	case endpoint.FieldDisplayName:
+		m.ResetDisplayName()
+		return nil
+	case endpoint.FieldURL:
+		m.ResetURL()
+		return nil
+	case endpoint.FieldEnabled:
+		m.ResetEnabled()
+		return nil
+	case endpoint.FieldDisableReason:
+		m.ResetDisableReason()
+		return nil
+	case endpoint.FieldDisabledAt:
+		m.ResetDisabledAt()
+		return nil
+	case endpoint.FieldAckTimeoutMs:
+		m.ResetAckTimeoutMs()
+		return nil
+	case endpoint.FieldAttemptTimeoutMs:
+		m.ResetAttemptTimeoutMs()
+		return nil
+	case endpoint.FieldDeliverLate:
+		m.ResetDeliverLate()
+		return nil
+	case endpoint.FieldSettings:
+		m.ResetSettings()
+		return nil
+	case endpoint.FieldSealedCredentials:
+		m.ResetSealedCredentials()
+		return nil
+	case endpoint.FieldFailures:
+		m.ResetFailures()
+		return nil
+	case endpoint.FieldFailingSince:
+		m.ResetFailingSince()
+		return nil
+	case endpoint.FieldLastSuccessAt:
+		m.ResetLastSuccessAt()
+		return nil
+	}
+	return fmt.Errorf("unknown Endpoint field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *EndpointMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *EndpointMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *EndpointMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *EndpointMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *EndpointMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *EndpointMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *EndpointMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Endpoint unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *EndpointMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Endpoint edge %s", name)
+}
+
+// EndpointDeliveryMutation represents an operation that mutates the EndpointDelivery nodes in the graph.
+type EndpointDeliveryMutation struct {
+	config
+	op              Op
+	typ             string
+	id              *string
+	company_id      *string
+	endpoint_id     *string
+	event_id        *string
+	event_type      *string
+	origin          *endpointdelivery.Origin
+	state           *endpointdelivery.State
+	attempts        *int
+	addattempts     *int
+	next_attempt_at *time.Time
+	lease_owner     *string
+	lease_until     *time.Time
+	last_status     *int
+	addlast_status  *int
+	last_reason     *string
+	created_at      *time.Time
+	done_at         *time.Time
+	clearedFields   map[string]struct{}
+	done            bool
+	oldValue        func(context.Context) (*EndpointDelivery, error)
+	predicates      []predicate.EndpointDelivery
+}
+
+var _ ent.Mutation = (*EndpointDeliveryMutation)(nil)
+
+// endpointdeliveryOption allows management of the mutation configuration using functional options.
+type endpointdeliveryOption func(*EndpointDeliveryMutation)
+
+// newEndpointDeliveryMutation creates new mutation for the EndpointDelivery entity.
+func newEndpointDeliveryMutation(c config, op Op, opts ...endpointdeliveryOption) *EndpointDeliveryMutation {
+	m := &EndpointDeliveryMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeEndpointDelivery,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withEndpointDeliveryID sets the ID field of the mutation.
+func withEndpointDeliveryID(id string) endpointdeliveryOption {
+	return func(m *EndpointDeliveryMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *EndpointDelivery
+		)
+		m.oldValue = func(ctx context.Context) (*EndpointDelivery, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().EndpointDelivery.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withEndpointDelivery sets the old EndpointDelivery of the mutation.
+func withEndpointDelivery(node *EndpointDelivery) endpointdeliveryOption {
+	return func(m *EndpointDeliveryMutation) {
+		m.oldValue = func(context.Context) (*EndpointDelivery, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m EndpointDeliveryMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m EndpointDeliveryMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of EndpointDelivery entities.
+func (m *EndpointDeliveryMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *EndpointDeliveryMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *EndpointDeliveryMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().EndpointDelivery.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *EndpointDeliveryMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *EndpointDeliveryMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *EndpointDeliveryMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetEndpointID sets the "endpoint_id" field.
+func (m *EndpointDeliveryMutation) SetEndpointID(s string) {
+	m.endpoint_id = &s
+}
+
+// EndpointID returns the value of the "endpoint_id" field in the mutation.
+func (m *EndpointDeliveryMutation) EndpointID() (r string, exists bool) {
+	v := m.endpoint_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEndpointID returns the old "endpoint_id" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldEndpointID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEndpointID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEndpointID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEndpointID: %w", err)
+	}
+	return oldValue.EndpointID, nil
+}
+
+// ResetEndpointID resets all changes to the "endpoint_id" field.
+func (m *EndpointDeliveryMutation) ResetEndpointID() {
+	m.endpoint_id = nil
+}
+
+// SetEventID sets the "event_id" field.
+func (m *EndpointDeliveryMutation) SetEventID(s string) {
+	m.event_id = &s
+}
+
+// EventID returns the value of the "event_id" field in the mutation.
+func (m *EndpointDeliveryMutation) EventID() (r string, exists bool) {
+	v := m.event_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEventID returns the old "event_id" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldEventID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEventID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEventID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEventID: %w", err)
+	}
+	return oldValue.EventID, nil
+}
+
+// ResetEventID resets all changes to the "event_id" field.
+func (m *EndpointDeliveryMutation) ResetEventID() {
+	m.event_id = nil
+}
+
+// SetEventType sets the "event_type" field.
+func (m *EndpointDeliveryMutation) SetEventType(s string) {
+	m.event_type = &s
+}
+
+// EventType returns the value of the "event_type" field in the mutation.
+func (m *EndpointDeliveryMutation) EventType() (r string, exists bool) {
+	v := m.event_type
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEventType returns the old "event_type" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldEventType(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEventType is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEventType requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEventType: %w", err)
+	}
+	return oldValue.EventType, nil
+}
+
+// ResetEventType resets all changes to the "event_type" field.
+func (m *EndpointDeliveryMutation) ResetEventType() {
+	m.event_type = nil
+}
+
+// SetOrigin sets the "origin" field.
+func (m *EndpointDeliveryMutation) SetOrigin(e endpointdelivery.Origin) {
+	m.origin = &e
+}
+
+// Origin returns the value of the "origin" field in the mutation.
+func (m *EndpointDeliveryMutation) Origin() (r endpointdelivery.Origin, exists bool) {
+	v := m.origin
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldOrigin returns the old "origin" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldOrigin(ctx context.Context) (v endpointdelivery.Origin, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldOrigin is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldOrigin requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldOrigin: %w", err)
+	}
+	return oldValue.Origin, nil
+}
+
+// ResetOrigin resets all changes to the "origin" field.
+func (m *EndpointDeliveryMutation) ResetOrigin() {
+	m.origin = nil
+}
+
+// SetState sets the "state" field.
+func (m *EndpointDeliveryMutation) SetState(e endpointdelivery.State) {
+	m.state = &e
+}
+
+// State returns the value of the "state" field in the mutation.
+func (m *EndpointDeliveryMutation) State() (r endpointdelivery.State, exists bool) {
+	v := m.state
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldState returns the old "state" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldState(ctx context.Context) (v endpointdelivery.State, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldState is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldState requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldState: %w", err)
+	}
+	return oldValue.State, nil
+}
+
+// ResetState resets all changes to the "state" field.
+func (m *EndpointDeliveryMutation) ResetState() {
+	m.state = nil
+}
+
+// SetAttempts sets the "attempts" field.
+func (m *EndpointDeliveryMutation) SetAttempts(i int) {
+	m.attempts = &i
+	m.addattempts = nil
+}
+
+// Attempts returns the value of the "attempts" field in the mutation.
+func (m *EndpointDeliveryMutation) Attempts() (r int, exists bool) {
+	v := m.attempts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAttempts returns the old "attempts" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldAttempts(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAttempts is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAttempts requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAttempts: %w", err)
+	}
+	return oldValue.Attempts, nil
+}
+
+// AddAttempts adds i to the "attempts" field.
+func (m *EndpointDeliveryMutation) AddAttempts(i int) {
+	if m.addattempts != nil {
+		*m.addattempts += i
+	} else {
+		m.addattempts = &i
+	}
+}
+
+// AddedAttempts returns the value that was added to the "attempts" field in this mutation.
+func (m *EndpointDeliveryMutation) AddedAttempts() (r int, exists bool) {
+	v := m.addattempts
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetAttempts resets all changes to the "attempts" field.
+func (m *EndpointDeliveryMutation) ResetAttempts() {
+	m.attempts = nil
+	m.addattempts = nil
+}
+
+// SetNextAttemptAt sets the "next_attempt_at" field.
+func (m *EndpointDeliveryMutation) SetNextAttemptAt(t time.Time) {
+	m.next_attempt_at = &t
+}
+
+// NextAttemptAt returns the value of the "next_attempt_at" field in the mutation.
+func (m *EndpointDeliveryMutation) NextAttemptAt() (r time.Time, exists bool) {
+	v := m.next_attempt_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldNextAttemptAt returns the old "next_attempt_at" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldNextAttemptAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldNextAttemptAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldNextAttemptAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldNextAttemptAt: %w", err)
+	}
+	return oldValue.NextAttemptAt, nil
+}
+
+// ResetNextAttemptAt resets all changes to the "next_attempt_at" field.
+func (m *EndpointDeliveryMutation) ResetNextAttemptAt() {
+	m.next_attempt_at = nil
+}
+
+// SetLeaseOwner sets the "lease_owner" field.
+func (m *EndpointDeliveryMutation) SetLeaseOwner(s string) {
+	m.lease_owner = &s
+}
+
+// LeaseOwner returns the value of the "lease_owner" field in the mutation.
+func (m *EndpointDeliveryMutation) LeaseOwner() (r string, exists bool) {
+	v := m.lease_owner
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLeaseOwner returns the old "lease_owner" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldLeaseOwner(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLeaseOwner is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLeaseOwner requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLeaseOwner: %w", err)
+	}
+	return oldValue.LeaseOwner, nil
+}
+
+// ResetLeaseOwner resets all changes to the "lease_owner" field.
+func (m *EndpointDeliveryMutation) ResetLeaseOwner() {
+	m.lease_owner = nil
+}
+
+// SetLeaseUntil sets the "lease_until" field.
+func (m *EndpointDeliveryMutation) SetLeaseUntil(t time.Time) {
+	m.lease_until = &t
+}
+
+// LeaseUntil returns the value of the "lease_until" field in the mutation.
+func (m *EndpointDeliveryMutation) LeaseUntil() (r time.Time, exists bool) {
+	v := m.lease_until
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLeaseUntil returns the old "lease_until" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldLeaseUntil(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLeaseUntil is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLeaseUntil requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLeaseUntil: %w", err)
+	}
+	return oldValue.LeaseUntil, nil
+}
+
+// ClearLeaseUntil clears the value of the "lease_until" field.
+func (m *EndpointDeliveryMutation) ClearLeaseUntil() {
+	m.lease_until = nil
+	m.clearedFields[endpointdelivery.FieldLeaseUntil] = struct{}{}
+}
+
+// LeaseUntilCleared returns if the "lease_until" field was cleared in this mutation.
+func (m *EndpointDeliveryMutation) LeaseUntilCleared() bool {
+	_, ok := m.clearedFields[endpointdelivery.FieldLeaseUntil]
+	return ok
+}
+
+// ResetLeaseUntil resets all changes to the "lease_until" field.
+func (m *EndpointDeliveryMutation) ResetLeaseUntil() {
+	m.lease_until = nil
+	delete(m.clearedFields, endpointdelivery.FieldLeaseUntil)
+}
+
+// SetLastStatus sets the "last_status" field.
+func (m *EndpointDeliveryMutation) SetLastStatus(i int) {
+	m.last_status = &i
+	m.addlast_status = nil
+}
+
+// LastStatus returns the value of the "last_status" field in the mutation.
+func (m *EndpointDeliveryMutation) LastStatus() (r int, exists bool) {
+	v := m.last_status
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLastStatus returns the old "last_status" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldLastStatus(ctx context.Context) (v int, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLastStatus is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLastStatus requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLastStatus: %w", err)
+	}
+	return oldValue.LastStatus, nil
+}
+
+// AddLastStatus adds i to the "last_status" field.
+func (m *EndpointDeliveryMutation) AddLastStatus(i int) {
+	if m.addlast_status != nil {
+		*m.addlast_status += i
+	} else {
+		m.addlast_status = &i
+	}
+}
+
+// AddedLastStatus returns the value that was added to the "last_status" field in this mutation.
+func (m *EndpointDeliveryMutation) AddedLastStatus() (r int, exists bool) {
+	v := m.addlast_status
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetLastStatus resets all changes to the "last_status" field.
+func (m *EndpointDeliveryMutation) ResetLastStatus() {
+	m.last_status = nil
+	m.addlast_status = nil
+}
+
+// SetLastReason sets the "last_reason" field.
+func (m *EndpointDeliveryMutation) SetLastReason(s string) {
+	m.last_reason = &s
+}
+
+// LastReason returns the value of the "last_reason" field in the mutation.
+func (m *EndpointDeliveryMutation) LastReason() (r string, exists bool) {
+	v := m.last_reason
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldLastReason returns the old "last_reason" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldLastReason(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldLastReason is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldLastReason requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldLastReason: %w", err)
+	}
+	return oldValue.LastReason, nil
+}
+
+// ResetLastReason resets all changes to the "last_reason" field.
+func (m *EndpointDeliveryMutation) ResetLastReason() {
+	m.last_reason = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *EndpointDeliveryMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *EndpointDeliveryMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *EndpointDeliveryMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetDoneAt sets the "done_at" field.
+func (m *EndpointDeliveryMutation) SetDoneAt(t time.Time) {
+	m.done_at = &t
+}
+
+// DoneAt returns the value of the "done_at" field in the mutation.
+func (m *EndpointDeliveryMutation) DoneAt() (r time.Time, exists bool) {
+	v := m.done_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDoneAt returns the old "done_at" field's value of the EndpointDelivery entity.
+// If the EndpointDelivery object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *EndpointDeliveryMutation) OldDoneAt(ctx context.Context) (v *time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDoneAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDoneAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDoneAt: %w", err)
+	}
+	return oldValue.DoneAt, nil
+}
+
+// ClearDoneAt clears the value of the "done_at" field.
+func (m *EndpointDeliveryMutation) ClearDoneAt() {
+	m.done_at = nil
+	m.clearedFields[endpointdelivery.FieldDoneAt] = struct{}{}
+}
+
+// DoneAtCleared returns if the "done_at" field was cleared in this mutation.
+func (m *EndpointDeliveryMutation) DoneAtCleared() bool {
+	_, ok := m.clearedFields[endpointdelivery.FieldDoneAt]
+	return ok
+}
+
+// ResetDoneAt resets all changes to the "done_at" field.
+func (m *EndpointDeliveryMutation) ResetDoneAt() {
+	m.done_at = nil
+	delete(m.clearedFields, endpointdelivery.FieldDoneAt)
+}
+
+// Where appends a list predicates to the EndpointDeliveryMutation builder.
+func (m *EndpointDeliveryMutation) Where(ps ...predicate.EndpointDelivery) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the EndpointDeliveryMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *EndpointDeliveryMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.EndpointDelivery, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *EndpointDeliveryMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *EndpointDeliveryMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (EndpointDelivery).
+func (m *EndpointDeliveryMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *EndpointDeliveryMutation) Fields() []string {
+	fields := make([]string, 0, 14)
+	if m.company_id != nil {
+		fields = append(fields, endpointdelivery.FieldCompanyID)
+	}
+	if m.endpoint_id != nil {
+		fields = append(fields, endpointdelivery.FieldEndpointID)
+	}
+	if m.event_id != nil {
+		fields = append(fields, endpointdelivery.FieldEventID)
+	}
+	if m.event_type != nil {
+		fields = append(fields, endpointdelivery.FieldEventType)
+	}
+	if m.origin != nil {
+		fields = append(fields, endpointdelivery.FieldOrigin)
+	}
+	if m.state != nil {
+		fields = append(fields, endpointdelivery.FieldState)
+	}
+	if m.attempts != nil {
+		fields = append(fields, endpointdelivery.FieldAttempts)
+	}
+	if m.next_attempt_at != nil {
+		fields = append(fields, endpointdelivery.FieldNextAttemptAt)
+	}
+	if m.lease_owner != nil {
+		fields = append(fields, endpointdelivery.FieldLeaseOwner)
+	}
+	if m.lease_until != nil {
+		fields = append(fields, endpointdelivery.FieldLeaseUntil)
+	}
+	if m.last_status != nil {
+		fields = append(fields, endpointdelivery.FieldLastStatus)
+	}
+	if m.last_reason != nil {
+		fields = append(fields, endpointdelivery.FieldLastReason)
+	}
+	if m.created_at != nil {
+		fields = append(fields, endpointdelivery.FieldCreatedAt)
+	}
+	if m.done_at != nil {
+		fields = append(fields, endpointdelivery.FieldDoneAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *EndpointDeliveryMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case endpointdelivery.FieldCompanyID:
+		return m.CompanyID()
+	case endpointdelivery.FieldEndpointID:
+		return m.EndpointID()
+	case endpointdelivery.FieldEventID:
+		return m.EventID()
+	case endpointdelivery.FieldEventType:
+		return m.EventType()
+	case endpointdelivery.FieldOrigin:
+		return m.Origin()
+	case endpointdelivery.FieldState:
+		return m.State()
+	case endpointdelivery.FieldAttempts:
+		return m.Attempts()
+	case endpointdelivery.FieldNextAttemptAt:
+		return m.NextAttemptAt()
+	case endpointdelivery.FieldLeaseOwner:
+		return m.LeaseOwner()
+	case endpointdelivery.FieldLeaseUntil:
+		return m.LeaseUntil()
+	case endpointdelivery.FieldLastStatus:
+		return m.LastStatus()
+	case endpointdelivery.FieldLastReason:
+		return m.LastReason()
+	case endpointdelivery.FieldCreatedAt:
+		return m.CreatedAt()
+	case endpointdelivery.FieldDoneAt:
+		return m.DoneAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *EndpointDeliveryMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case endpointdelivery.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case endpointdelivery.FieldEndpointID:
+		return m.OldEndpointID(ctx)
+	case endpointdelivery.FieldEventID:
+		return m.OldEventID(ctx)
+	case endpointdelivery.FieldEventType:
+		return m.OldEventType(ctx)
+	case endpointdelivery.FieldOrigin:
+		return m.OldOrigin(ctx)
+	case endpointdelivery.FieldState:
+		return m.OldState(ctx)
+	case endpointdelivery.FieldAttempts:
+		return m.OldAttempts(ctx)
+	case endpointdelivery.FieldNextAttemptAt:
+		return m.OldNextAttemptAt(ctx)
+	case endpointdelivery.FieldLeaseOwner:
+		return m.OldLeaseOwner(ctx)
+	case endpointdelivery.FieldLeaseUntil:
+		return m.OldLeaseUntil(ctx)
+	case endpointdelivery.FieldLastStatus:
+		return m.OldLastStatus(ctx)
+	case endpointdelivery.FieldLastReason:
+		return m.OldLastReason(ctx)
+	case endpointdelivery.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case endpointdelivery.FieldDoneAt:
+		return m.OldDoneAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown EndpointDelivery field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *EndpointDeliveryMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case endpointdelivery.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case endpointdelivery.FieldEndpointID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEndpointID(v)
+		return nil
+	case endpointdelivery.FieldEventID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEventID(v)
+		return nil
+	case endpointdelivery.FieldEventType:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEventType(v)
+		return nil
+	case endpointdelivery.FieldOrigin:
+		v, ok := value.(endpointdelivery.Origin)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetOrigin(v)
+		return nil
+	case endpointdelivery.FieldState:
+		v, ok := value.(endpointdelivery.State)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetState(v)
+		return nil
+	case endpointdelivery.FieldAttempts:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAttempts(v)
+		return nil
+	case endpointdelivery.FieldNextAttemptAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetNextAttemptAt(v)
+		return nil
+	case endpointdelivery.FieldLeaseOwner:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLeaseOwner(v)
+		return nil
+	case endpointdelivery.FieldLeaseUntil:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLeaseUntil(v)
+		return nil
+	case endpointdelivery.FieldLastStatus:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLastStatus(v)
+		return nil
+	case endpointdelivery.FieldLastReason:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetLastReason(v)
+		return nil
+	case endpointdelivery.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case endpointdelivery.FieldDoneAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDoneAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown EndpointDelivery field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *EndpointDeliveryMutation) AddedFields() []string {
+	var fields []string
+	if m.addattempts != nil {
+		fields = append(fields, endpointdelivery.FieldAttempts)
+	}
+	if m.addlast_status != nil {
+		fields = append(fields, endpointdelivery.FieldLastStatus)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *EndpointDeliveryMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case endpointdelivery.FieldAttempts:
+		return m.AddedAttempts()
+	case endpointdelivery.FieldLastStatus:
+		return m.AddedLastStatus()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *EndpointDeliveryMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case endpointdelivery.FieldAttempts:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddAttempts(v)
+		return nil
+	case endpointdelivery.FieldLastStatus:
+		v, ok := value.(int)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddLastStatus(v)
+		return nil
+	}
+	return fmt.Errorf("unknown EndpointDelivery numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *EndpointDeliveryMutation) ClearedFields() []string {
+	var fields []string
+	if m.FieldCleared(endpointdelivery.FieldLeaseUntil) {
+		fields = append(fields, endpointdelivery.FieldLeaseUntil)
+	}
+	if m.FieldCleared(endpointdelivery.FieldDoneAt) {
+		fields = append(fields, endpointdelivery.FieldDoneAt)
+	}
+	return fields
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *EndpointDeliveryMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *EndpointDeliveryMutation) ClearField(name string) error {
+	switch name {
+	case endpointdelivery.FieldLeaseUntil:
+		m.ClearLeaseUntil()
+		return nil
+	case endpointdelivery.FieldDoneAt:
+		m.ClearDoneAt()
+		return nil
+	}
+	return fmt.Errorf("unknown EndpointDelivery nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *EndpointDeliveryMutation) ResetField(name string) error {
+	switch name {
+	case endpointdelivery.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case endpointdelivery.FieldEndpointID:
+		m.ResetEndpointID()
+		return nil
+	case endpointdelivery.FieldEventID:
+		m.ResetEventID()
+		return nil
+	case endpointdelivery.FieldEventType:
+		m.ResetEventType()
+		return nil
+	case endpointdelivery.FieldOrigin:
+		m.ResetOrigin()
+		return nil
+	case endpointdelivery.FieldState:
+		m.ResetState()
+		return nil
+	case endpointdelivery.FieldAttempts:
+		m.ResetAttempts()
+		return nil
+	case endpointdelivery.FieldNextAttemptAt:
+		m.ResetNextAttemptAt()
+		return nil
+	case endpointdelivery.FieldLeaseOwner:
+		m.ResetLeaseOwner()
+		return nil
+	case endpointdelivery.FieldLeaseUntil:
+		m.ResetLeaseUntil()
+		return nil
+	case endpointdelivery.FieldLastStatus:
+		m.ResetLastStatus()
+		return nil
+	case endpointdelivery.FieldLastReason:
+		m.ResetLastReason()
+		return nil
+	case endpointdelivery.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case endpointdelivery.FieldDoneAt:
+		m.ResetDoneAt()
+		return nil
+	}
+	return fmt.Errorf("unknown EndpointDelivery field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *EndpointDeliveryMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *EndpointDeliveryMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *EndpointDeliveryMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *EndpointDeliveryMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *EndpointDeliveryMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *EndpointDeliveryMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *EndpointDeliveryMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown EndpointDelivery unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *EndpointDeliveryMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown EndpointDelivery edge %s", name)
+}
+
 // EventMutation represents an operation that mutates the Event nodes in the graph.
 type EventMutation struct {
 	config
@@ -13343,6 +17200,1298 @@ func (m *GrantMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Grant edge %s", name)
 }
 
+// InboxSettingsMutation represents an operation that mutates the InboxSettings nodes in the graph.
+type InboxSettingsMutation struct {
+	config
+	op             Op
+	typ            string
+	id             *string
+	company_id     *string
+	created_at     *time.Time
+	updated_at     *time.Time
+	version        *int64
+	addversion     *int64
+	settings       *json.RawMessage
+	appendsettings json.RawMessage
+	clearedFields  map[string]struct{}
+	done           bool
+	oldValue       func(context.Context) (*InboxSettings, error)
+	predicates     []predicate.InboxSettings
+}
+
+var _ ent.Mutation = (*InboxSettingsMutation)(nil)
+
+// inboxsettingsOption allows management of the mutation configuration using functional options.
+type inboxsettingsOption func(*InboxSettingsMutation)
+
+// newInboxSettingsMutation creates new mutation for the InboxSettings entity.
+func newInboxSettingsMutation(c config, op Op, opts ...inboxsettingsOption) *InboxSettingsMutation {
+	m := &InboxSettingsMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeInboxSettings,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withInboxSettingsID sets the ID field of the mutation.
+func withInboxSettingsID(id string) inboxsettingsOption {
+	return func(m *InboxSettingsMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *InboxSettings
+		)
+		m.oldValue = func(ctx context.Context) (*InboxSettings, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().InboxSettings.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withInboxSettings sets the old InboxSettings of the mutation.
+func withInboxSettings(node *InboxSettings) inboxsettingsOption {
+	return func(m *InboxSettingsMutation) {
+		m.oldValue = func(context.Context) (*InboxSettings, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m InboxSettingsMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m InboxSettingsMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of InboxSettings entities.
+func (m *InboxSettingsMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *InboxSettingsMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *InboxSettingsMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().InboxSettings.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *InboxSettingsMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *InboxSettingsMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the InboxSettings entity.
+// If the InboxSettings object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *InboxSettingsMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *InboxSettingsMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *InboxSettingsMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *InboxSettingsMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the InboxSettings entity.
+// If the InboxSettings object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *InboxSettingsMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *InboxSettingsMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *InboxSettingsMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *InboxSettingsMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the InboxSettings entity.
+// If the InboxSettings object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *InboxSettingsMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *InboxSettingsMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *InboxSettingsMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *InboxSettingsMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the InboxSettings entity.
+// If the InboxSettings object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *InboxSettingsMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *InboxSettingsMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *InboxSettingsMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *InboxSettingsMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetSettings sets the "settings" field.
+func (m *InboxSettingsMutation) SetSettings(jm json.RawMessage) {
+	m.settings = &jm
+	m.appendsettings = nil
+}
+
+// Settings returns the value of the "settings" field in the mutation.
+func (m *InboxSettingsMutation) Settings() (r json.RawMessage, exists bool) {
+	v := m.settings
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSettings returns the old "settings" field's value of the InboxSettings entity.
+// If the InboxSettings object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *InboxSettingsMutation) OldSettings(ctx context.Context) (v json.RawMessage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSettings is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSettings requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSettings: %w", err)
+	}
+	return oldValue.Settings, nil
+}
+
+// AppendSettings adds jm to the "settings" field.
+func (m *InboxSettingsMutation) AppendSettings(jm json.RawMessage) {
+	m.appendsettings = append(m.appendsettings, jm...)
+}
+
+// AppendedSettings returns the list of values that were appended to the "settings" field in this mutation.
+func (m *InboxSettingsMutation) AppendedSettings() (json.RawMessage, bool) {
+	if len(m.appendsettings) == 0 {
+		return nil, false
+	}
+	return m.appendsettings, true
+}
+
+// ResetSettings resets all changes to the "settings" field.
+func (m *InboxSettingsMutation) ResetSettings() {
+	m.settings = nil
+	m.appendsettings = nil
+}
+
+// Where appends a list predicates to the InboxSettingsMutation builder.
+func (m *InboxSettingsMutation) Where(ps ...predicate.InboxSettings) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the InboxSettingsMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *InboxSettingsMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.InboxSettings, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *InboxSettingsMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *InboxSettingsMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (InboxSettings).
+func (m *InboxSettingsMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *InboxSettingsMutation) Fields() []string {
+	fields := make([]string, 0, 5)
+	if m.company_id != nil {
+		fields = append(fields, inboxsettings.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, inboxsettings.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, inboxsettings.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, inboxsettings.FieldVersion)
+	}
+	if m.settings != nil {
+		fields = append(fields, inboxsettings.FieldSettings)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *InboxSettingsMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case inboxsettings.FieldCompanyID:
+		return m.CompanyID()
+	case inboxsettings.FieldCreatedAt:
+		return m.CreatedAt()
+	case inboxsettings.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case inboxsettings.FieldVersion:
+		return m.Version()
+	case inboxsettings.FieldSettings:
+		return m.Settings()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *InboxSettingsMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case inboxsettings.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case inboxsettings.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case inboxsettings.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case inboxsettings.FieldVersion:
+		return m.OldVersion(ctx)
+	case inboxsettings.FieldSettings:
+		return m.OldSettings(ctx)
+	}
+	return nil, fmt.Errorf("unknown InboxSettings field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *InboxSettingsMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case inboxsettings.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case inboxsettings.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case inboxsettings.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case inboxsettings.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case inboxsettings.FieldSettings:
+		v, ok := value.(json.RawMessage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSettings(v)
+		return nil
+	}
+	return fmt.Errorf("unknown InboxSettings field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *InboxSettingsMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, inboxsettings.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *InboxSettingsMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case inboxsettings.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *InboxSettingsMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case inboxsettings.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown InboxSettings numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *InboxSettingsMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *InboxSettingsMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *InboxSettingsMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown InboxSettings nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *InboxSettingsMutation) ResetField(name string) error {
+	switch name {
+	case inboxsettings.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case inboxsettings.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case inboxsettings.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case inboxsettings.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case inboxsettings.FieldSettings:
+		m.ResetSettings()
+		return nil
+	}
+	return fmt.Errorf("unknown InboxSettings field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *InboxSettingsMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *InboxSettingsMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *InboxSettingsMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *InboxSettingsMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *InboxSettingsMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *InboxSettingsMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *InboxSettingsMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown InboxSettings unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *InboxSettingsMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown InboxSettings edge %s", name)
+}
+
+// NoteMutation represents an operation that mutates the Note nodes in the graph.
+type NoteMutation struct {
+	config
+	op              Op
+	typ             string
+	id              *string
+	company_id      *string
+	created_at      *time.Time
+	updated_at      *time.Time
+	version         *int64
+	addversion      *int64
+	conversation_id *string
+	author          *string
+	text            *string
+	clearedFields   map[string]struct{}
+	done            bool
+	oldValue        func(context.Context) (*Note, error)
+	predicates      []predicate.Note
+}
+
+var _ ent.Mutation = (*NoteMutation)(nil)
+
+// noteOption allows management of the mutation configuration using functional options.
+type noteOption func(*NoteMutation)
+
+// newNoteMutation creates new mutation for the Note entity.
+func newNoteMutation(c config, op Op, opts ...noteOption) *NoteMutation {
+	m := &NoteMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeNote,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withNoteID sets the ID field of the mutation.
+func withNoteID(id string) noteOption {
+	return func(m *NoteMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Note
+		)
+		m.oldValue = func(ctx context.Context) (*Note, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Note.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withNote sets the old Note of the mutation.
+func withNote(node *Note) noteOption {
+	return func(m *NoteMutation) {
+		m.oldValue = func(context.Context) (*Note, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m NoteMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m NoteMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Note entities.
+func (m *NoteMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *NoteMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *NoteMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Note.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *NoteMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *NoteMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *NoteMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *NoteMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *NoteMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *NoteMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *NoteMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *NoteMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *NoteMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *NoteMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *NoteMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *NoteMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *NoteMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *NoteMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetConversationID sets the "conversation_id" field.
+func (m *NoteMutation) SetConversationID(s string) {
+	m.conversation_id = &s
+}
+
+// ConversationID returns the value of the "conversation_id" field in the mutation.
+func (m *NoteMutation) ConversationID() (r string, exists bool) {
+	v := m.conversation_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldConversationID returns the old "conversation_id" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldConversationID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldConversationID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldConversationID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldConversationID: %w", err)
+	}
+	return oldValue.ConversationID, nil
+}
+
+// ResetConversationID resets all changes to the "conversation_id" field.
+func (m *NoteMutation) ResetConversationID() {
+	m.conversation_id = nil
+}
+
+// SetAuthor sets the "author" field.
+func (m *NoteMutation) SetAuthor(s string) {
+	m.author = &s
+}
+
+// Author returns the value of the "author" field in the mutation.
+func (m *NoteMutation) Author() (r string, exists bool) {
+	v := m.author
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldAuthor returns the old "author" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldAuthor(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldAuthor is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldAuthor requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldAuthor: %w", err)
+	}
+	return oldValue.Author, nil
+}
+
+// ResetAuthor resets all changes to the "author" field.
+func (m *NoteMutation) ResetAuthor() {
+	m.author = nil
+}
+
+// SetText sets the "text" field.
+func (m *NoteMutation) SetText(s string) {
+	m.text = &s
+}
+
+// Text returns the value of the "text" field in the mutation.
+func (m *NoteMutation) Text() (r string, exists bool) {
+	v := m.text
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldText returns the old "text" field's value of the Note entity.
+// If the Note object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *NoteMutation) OldText(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldText is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldText requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldText: %w", err)
+	}
+	return oldValue.Text, nil
+}
+
+// ResetText resets all changes to the "text" field.
+func (m *NoteMutation) ResetText() {
+	m.text = nil
+}
+
+// Where appends a list predicates to the NoteMutation builder.
+func (m *NoteMutation) Where(ps ...predicate.Note) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the NoteMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *NoteMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Note, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *NoteMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *NoteMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Note).
+func (m *NoteMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *NoteMutation) Fields() []string {
+	fields := make([]string, 0, 7)
+	if m.company_id != nil {
+		fields = append(fields, note.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, note.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, note.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, note.FieldVersion)
+	}
+	if m.conversation_id != nil {
+		fields = append(fields, note.FieldConversationID)
+	}
+	if m.author != nil {
+		fields = append(fields, note.FieldAuthor)
+	}
+	if m.text != nil {
+		fields = append(fields, note.FieldText)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *NoteMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case note.FieldCompanyID:
+		return m.CompanyID()
+	case note.FieldCreatedAt:
+		return m.CreatedAt()
+	case note.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case note.FieldVersion:
+		return m.Version()
+	case note.FieldConversationID:
+		return m.ConversationID()
+	case note.FieldAuthor:
+		return m.Author()
+	case note.FieldText:
+		return m.Text()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *NoteMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case note.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case note.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case note.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case note.FieldVersion:
+		return m.OldVersion(ctx)
+	case note.FieldConversationID:
+		return m.OldConversationID(ctx)
+	case note.FieldAuthor:
+		return m.OldAuthor(ctx)
+	case note.FieldText:
+		return m.OldText(ctx)
+	}
+	return nil, fmt.Errorf("unknown Note field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *NoteMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case note.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case note.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case note.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case note.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case note.FieldConversationID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetConversationID(v)
+		return nil
+	case note.FieldAuthor:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetAuthor(v)
+		return nil
+	case note.FieldText:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetText(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Note field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *NoteMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, note.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *NoteMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case note.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *NoteMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case note.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Note numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *NoteMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *NoteMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *NoteMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown Note nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *NoteMutation) ResetField(name string) error {
+	switch name {
+	case note.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case note.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case note.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case note.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case note.FieldConversationID:
+		m.ResetConversationID()
+		return nil
+	case note.FieldAuthor:
+		m.ResetAuthor()
+		return nil
+	case note.FieldText:
+		m.ResetText()
+		return nil
+	}
+	return fmt.Errorf("unknown Note field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *NoteMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *NoteMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *NoteMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *NoteMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *NoteMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *NoteMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *NoteMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Note unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *NoteMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Note edge %s", name)
+}
+
 // OperatorKeyMutation represents an operation that mutates the OperatorKey nodes in the graph.
 type OperatorKeyMutation struct {
 	config
@@ -14843,6 +19992,698 @@ func (m *PageDesignMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown PageDesign edge %s", name)
 }
 
+// PresenceMutation represents an operation that mutates the Presence nodes in the graph.
+type PresenceMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	company_id    *string
+	created_at    *time.Time
+	updated_at    *time.Time
+	version       *int64
+	addversion    *int64
+	person        *string
+	display_name  *string
+	until         *time.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*Presence, error)
+	predicates    []predicate.Presence
+}
+
+var _ ent.Mutation = (*PresenceMutation)(nil)
+
+// presenceOption allows management of the mutation configuration using functional options.
+type presenceOption func(*PresenceMutation)
+
+// newPresenceMutation creates new mutation for the Presence entity.
+func newPresenceMutation(c config, op Op, opts ...presenceOption) *PresenceMutation {
+	m := &PresenceMutation{
+		config:        c,
+		op:            op,
+		typ:           TypePresence,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withPresenceID sets the ID field of the mutation.
+func withPresenceID(id string) presenceOption {
+	return func(m *PresenceMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Presence
+		)
+		m.oldValue = func(ctx context.Context) (*Presence, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Presence.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withPresence sets the old Presence of the mutation.
+func withPresence(node *Presence) presenceOption {
+	return func(m *PresenceMutation) {
+		m.oldValue = func(context.Context) (*Presence, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m PresenceMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m PresenceMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Presence entities.
+func (m *PresenceMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *PresenceMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *PresenceMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Presence.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *PresenceMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *PresenceMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *PresenceMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *PresenceMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *PresenceMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *PresenceMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *PresenceMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *PresenceMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *PresenceMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *PresenceMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *PresenceMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *PresenceMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *PresenceMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *PresenceMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetPerson sets the "person" field.
+func (m *PresenceMutation) SetPerson(s string) {
+	m.person = &s
+}
+
+// Person returns the value of the "person" field in the mutation.
+func (m *PresenceMutation) Person() (r string, exists bool) {
+	v := m.person
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldPerson returns the old "person" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldPerson(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldPerson is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldPerson requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldPerson: %w", err)
+	}
+	return oldValue.Person, nil
+}
+
+// ResetPerson resets all changes to the "person" field.
+func (m *PresenceMutation) ResetPerson() {
+	m.person = nil
+}
+
+// SetDisplayName sets the "display_name" field.
+func (m *PresenceMutation) SetDisplayName(s string) {
+	m.display_name = &s
+}
+
+// DisplayName returns the value of the "display_name" field in the mutation.
+func (m *PresenceMutation) DisplayName() (r string, exists bool) {
+	v := m.display_name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDisplayName returns the old "display_name" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldDisplayName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDisplayName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDisplayName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDisplayName: %w", err)
+	}
+	return oldValue.DisplayName, nil
+}
+
+// ResetDisplayName resets all changes to the "display_name" field.
+func (m *PresenceMutation) ResetDisplayName() {
+	m.display_name = nil
+}
+
+// SetUntil sets the "until" field.
+func (m *PresenceMutation) SetUntil(t time.Time) {
+	m.until = &t
+}
+
+// Until returns the value of the "until" field in the mutation.
+func (m *PresenceMutation) Until() (r time.Time, exists bool) {
+	v := m.until
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUntil returns the old "until" field's value of the Presence entity.
+// If the Presence object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *PresenceMutation) OldUntil(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUntil is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUntil requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUntil: %w", err)
+	}
+	return oldValue.Until, nil
+}
+
+// ResetUntil resets all changes to the "until" field.
+func (m *PresenceMutation) ResetUntil() {
+	m.until = nil
+}
+
+// Where appends a list predicates to the PresenceMutation builder.
+func (m *PresenceMutation) Where(ps ...predicate.Presence) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the PresenceMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *PresenceMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Presence, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *PresenceMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *PresenceMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Presence).
+func (m *PresenceMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *PresenceMutation) Fields() []string {
+	fields := make([]string, 0, 7)
+	if m.company_id != nil {
+		fields = append(fields, presence.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, presence.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, presence.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, presence.FieldVersion)
+	}
+	if m.person != nil {
+		fields = append(fields, presence.FieldPerson)
+	}
+	if m.display_name != nil {
+		fields = append(fields, presence.FieldDisplayName)
+	}
+	if m.until != nil {
+		fields = append(fields, presence.FieldUntil)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *PresenceMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case presence.FieldCompanyID:
+		return m.CompanyID()
+	case presence.FieldCreatedAt:
+		return m.CreatedAt()
+	case presence.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case presence.FieldVersion:
+		return m.Version()
+	case presence.FieldPerson:
+		return m.Person()
+	case presence.FieldDisplayName:
+		return m.DisplayName()
+	case presence.FieldUntil:
+		return m.Until()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *PresenceMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case presence.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case presence.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case presence.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case presence.FieldVersion:
+		return m.OldVersion(ctx)
+	case presence.FieldPerson:
+		return m.OldPerson(ctx)
+	case presence.FieldDisplayName:
+		return m.OldDisplayName(ctx)
+	case presence.FieldUntil:
+		return m.OldUntil(ctx)
+	}
+	return nil, fmt.Errorf("unknown Presence field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PresenceMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case presence.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case presence.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case presence.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case presence.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case presence.FieldPerson:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetPerson(v)
+		return nil
+	case presence.FieldDisplayName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDisplayName(v)
+		return nil
+	case presence.FieldUntil:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUntil(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Presence field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *PresenceMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, presence.FieldVersion)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *PresenceMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case presence.FieldVersion:
+		return m.AddedVersion()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *PresenceMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case presence.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Presence numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *PresenceMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *PresenceMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *PresenceMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown Presence nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *PresenceMutation) ResetField(name string) error {
+	switch name {
+	case presence.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case presence.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case presence.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case presence.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case presence.FieldPerson:
+		m.ResetPerson()
+		return nil
+	case presence.FieldDisplayName:
+		m.ResetDisplayName()
+		return nil
+	case presence.FieldUntil:
+		m.ResetUntil()
+		return nil
+	}
+	return fmt.Errorf("unknown Presence field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *PresenceMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *PresenceMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *PresenceMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *PresenceMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *PresenceMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *PresenceMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *PresenceMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Presence unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *PresenceMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Presence edge %s", name)
+}
+
 // SessionMutation represents an operation that mutates the Session nodes in the graph.
 type SessionMutation struct {
 	config
@@ -14855,6 +20696,7 @@ type SessionMutation struct {
 	user_id       *string
 	account       *string
 	grant_id      *string
+	extensions    *string
 	created_at    *time.Time
 	last_used_at  *time.Time
 	ended_at      *time.Time
@@ -15184,6 +21026,42 @@ func (m *SessionMutation) ResetGrantID() {
 	m.grant_id = nil
 }
 
+// SetExtensions sets the "extensions" field.
+func (m *SessionMutation) SetExtensions(s string) {
+	m.extensions = &s
+}
+
+// Extensions returns the value of the "extensions" field in the mutation.
+func (m *SessionMutation) Extensions() (r string, exists bool) {
+	v := m.extensions
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExtensions returns the old "extensions" field's value of the Session entity.
+// If the Session object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SessionMutation) OldExtensions(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExtensions is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExtensions requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExtensions: %w", err)
+	}
+	return oldValue.Extensions, nil
+}
+
+// ResetExtensions resets all changes to the "extensions" field.
+func (m *SessionMutation) ResetExtensions() {
+	m.extensions = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *SessionMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -15339,7 +21217,7 @@ func (m *SessionMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SessionMutation) Fields() []string {
-	fields := make([]string, 0, 9)
+	fields := make([]string, 0, 10)
 	if m.company_id != nil {
 		fields = append(fields, session.FieldCompanyID)
 	}
@@ -15357,6 +21235,9 @@ func (m *SessionMutation) Fields() []string {
 	}
 	if m.grant_id != nil {
 		fields = append(fields, session.FieldGrantID)
+	}
+	if m.extensions != nil {
+		fields = append(fields, session.FieldExtensions)
 	}
 	if m.created_at != nil {
 		fields = append(fields, session.FieldCreatedAt)
@@ -15387,6 +21268,8 @@ func (m *SessionMutation) Field(name string) (ent.Value, bool) {
 		return m.Account()
 	case session.FieldGrantID:
 		return m.GrantID()
+	case session.FieldExtensions:
+		return m.Extensions()
 	case session.FieldCreatedAt:
 		return m.CreatedAt()
 	case session.FieldLastUsedAt:
@@ -15414,6 +21297,8 @@ func (m *SessionMutation) OldField(ctx context.Context, name string) (ent.Value,
 		return m.OldAccount(ctx)
 	case session.FieldGrantID:
 		return m.OldGrantID(ctx)
+	case session.FieldExtensions:
+		return m.OldExtensions(ctx)
 	case session.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	case session.FieldLastUsedAt:
@@ -15470,6 +21355,13 @@ func (m *SessionMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetGrantID(v)
+		return nil
+	case session.FieldExtensions:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExtensions(v)
 		return nil
 	case session.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -15567,6 +21459,9 @@ func (m *SessionMutation) ResetField(name string) error {
 		return nil
 	case session.FieldGrantID:
 		m.ResetGrantID()
+		return nil
+	case session.FieldExtensions:
+		m.ResetExtensions()
 		return nil
 	case session.FieldCreatedAt:
 		m.ResetCreatedAt()
@@ -19386,6 +25281,7 @@ type WebhookSecretMutation struct {
 	id            *string
 	company_id    *string
 	kind          *webhooksecret.Kind
+	endpoint_id   *string
 	sealed        *[]byte
 	public_key    *string
 	prefix        *string
@@ -19571,6 +25467,42 @@ func (m *WebhookSecretMutation) OldKind(ctx context.Context) (v webhooksecret.Ki
 // ResetKind resets all changes to the "kind" field.
 func (m *WebhookSecretMutation) ResetKind() {
 	m.kind = nil
+}
+
+// SetEndpointID sets the "endpoint_id" field.
+func (m *WebhookSecretMutation) SetEndpointID(s string) {
+	m.endpoint_id = &s
+}
+
+// EndpointID returns the value of the "endpoint_id" field in the mutation.
+func (m *WebhookSecretMutation) EndpointID() (r string, exists bool) {
+	v := m.endpoint_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldEndpointID returns the old "endpoint_id" field's value of the WebhookSecret entity.
+// If the WebhookSecret object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *WebhookSecretMutation) OldEndpointID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldEndpointID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldEndpointID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldEndpointID: %w", err)
+	}
+	return oldValue.EndpointID, nil
+}
+
+// ResetEndpointID resets all changes to the "endpoint_id" field.
+func (m *WebhookSecretMutation) ResetEndpointID() {
+	m.endpoint_id = nil
 }
 
 // SetSealed sets the "sealed" field.
@@ -19800,12 +25732,15 @@ func (m *WebhookSecretMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *WebhookSecretMutation) Fields() []string {
-	fields := make([]string, 0, 7)
+	fields := make([]string, 0, 8)
 	if m.company_id != nil {
 		fields = append(fields, webhooksecret.FieldCompanyID)
 	}
 	if m.kind != nil {
 		fields = append(fields, webhooksecret.FieldKind)
+	}
+	if m.endpoint_id != nil {
+		fields = append(fields, webhooksecret.FieldEndpointID)
 	}
 	if m.sealed != nil {
 		fields = append(fields, webhooksecret.FieldSealed)
@@ -19834,6 +25769,8 @@ func (m *WebhookSecretMutation) Field(name string) (ent.Value, bool) {
 		return m.CompanyID()
 	case webhooksecret.FieldKind:
 		return m.Kind()
+	case webhooksecret.FieldEndpointID:
+		return m.EndpointID()
 	case webhooksecret.FieldSealed:
 		return m.Sealed()
 	case webhooksecret.FieldPublicKey:
@@ -19857,6 +25794,8 @@ func (m *WebhookSecretMutation) OldField(ctx context.Context, name string) (ent.
 		return m.OldCompanyID(ctx)
 	case webhooksecret.FieldKind:
 		return m.OldKind(ctx)
+	case webhooksecret.FieldEndpointID:
+		return m.OldEndpointID(ctx)
 	case webhooksecret.FieldSealed:
 		return m.OldSealed(ctx)
 	case webhooksecret.FieldPublicKey:
@@ -19889,6 +25828,13 @@ func (m *WebhookSecretMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetKind(v)
+		return nil
+	case webhooksecret.FieldEndpointID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetEndpointID(v)
 		return nil
 	case webhooksecret.FieldSealed:
 		v, ok := value.([]byte)
@@ -19988,6 +25934,9 @@ func (m *WebhookSecretMutation) ResetField(name string) error {
 		return nil
 	case webhooksecret.FieldKind:
 		m.ResetKind()
+		return nil
+	case webhooksecret.FieldEndpointID:
+		m.ResetEndpointID()
 		return nil
 	case webhooksecret.FieldSealed:
 		m.ResetSealed()

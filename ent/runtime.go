@@ -10,17 +10,23 @@ import (
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
-	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
+	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/ent/endpoint"
+	"github.com/poppyfield/poppyfield/ent/endpointdelivery"
 	"github.com/poppyfield/poppyfield/ent/event"
 	"github.com/poppyfield/poppyfield/ent/grant"
+	"github.com/poppyfield/poppyfield/ent/inboxsettings"
+	"github.com/poppyfield/poppyfield/ent/note"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
+	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/schema"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
@@ -280,6 +286,71 @@ func init() {
 			return nil
 		}
 	}()
+	attemptMixin := schema.Attempt{}.Mixin()
+	attemptMixinFields0 := attemptMixin[0].Fields()
+	_ = attemptMixinFields0
+	attemptFields := schema.Attempt{}.Fields()
+	_ = attemptFields
+	// attemptDescCompanyID is the schema descriptor for company_id field.
+	attemptDescCompanyID := attemptMixinFields0[0].Descriptor()
+	// attempt.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	attempt.CompanyIDValidator = func() func(string) error {
+		validators := attemptDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// attemptDescDeliveryID is the schema descriptor for delivery_id field.
+	attemptDescDeliveryID := attemptFields[1].Descriptor()
+	// attempt.DeliveryIDValidator is a validator for the "delivery_id" field. It is called by the builders before save.
+	attempt.DeliveryIDValidator = attemptDescDeliveryID.Validators[0].(func(string) error)
+	// attemptDescEndpointID is the schema descriptor for endpoint_id field.
+	attemptDescEndpointID := attemptFields[2].Descriptor()
+	// attempt.EndpointIDValidator is a validator for the "endpoint_id" field. It is called by the builders before save.
+	attempt.EndpointIDValidator = attemptDescEndpointID.Validators[0].(func(string) error)
+	// attemptDescStatus is the schema descriptor for status field.
+	attemptDescStatus := attemptFields[3].Descriptor()
+	// attempt.DefaultStatus holds the default value on creation for the status field.
+	attempt.DefaultStatus = attemptDescStatus.Default.(int)
+	// attemptDescOutcome is the schema descriptor for outcome field.
+	attemptDescOutcome := attemptFields[4].Descriptor()
+	// attempt.OutcomeValidator is a validator for the "outcome" field. It is called by the builders before save.
+	attempt.OutcomeValidator = attemptDescOutcome.Validators[0].(func(string) error)
+	// attemptDescReason is the schema descriptor for reason field.
+	attemptDescReason := attemptFields[5].Descriptor()
+	// attempt.DefaultReason holds the default value on creation for the reason field.
+	attempt.DefaultReason = attemptDescReason.Default.(string)
+	// attemptDescCreatedAt is the schema descriptor for created_at field.
+	attemptDescCreatedAt := attemptFields[8].Descriptor()
+	// attempt.DefaultCreatedAt holds the default value on creation for the created_at field.
+	attempt.DefaultCreatedAt = attemptDescCreatedAt.Default.(func() time.Time)
+	// attemptDescID is the schema descriptor for id field.
+	attemptDescID := attemptFields[0].Descriptor()
+	// attempt.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	attempt.IDValidator = func() func(string) error {
+		validators := attemptDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	authorizationcodeMixin := schema.AuthorizationCode{}.Mixin()
 	authorizationcodeMixinFields0 := authorizationcodeMixin[0].Fields()
 	_ = authorizationcodeMixinFields0
@@ -357,81 +428,6 @@ func init() {
 			return nil
 		}
 	}()
-	backendMixin := schema.Backend{}.Mixin()
-	backendMixinFields0 := backendMixin[0].Fields()
-	_ = backendMixinFields0
-	backendMixinFields1 := backendMixin[1].Fields()
-	_ = backendMixinFields1
-	backendFields := schema.Backend{}.Fields()
-	_ = backendFields
-	// backendDescCompanyID is the schema descriptor for company_id field.
-	backendDescCompanyID := backendMixinFields0[0].Descriptor()
-	// backend.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
-	backend.CompanyIDValidator = func() func(string) error {
-		validators := backendDescCompanyID.Validators
-		fns := [...]func(string) error{
-			validators[0].(func(string) error),
-			validators[1].(func(string) error),
-		}
-		return func(company_id string) error {
-			for _, fn := range fns {
-				if err := fn(company_id); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}()
-	// backendDescCreatedAt is the schema descriptor for created_at field.
-	backendDescCreatedAt := backendMixinFields1[0].Descriptor()
-	// backend.DefaultCreatedAt holds the default value on creation for the created_at field.
-	backend.DefaultCreatedAt = backendDescCreatedAt.Default.(func() time.Time)
-	// backendDescUpdatedAt is the schema descriptor for updated_at field.
-	backendDescUpdatedAt := backendMixinFields1[1].Descriptor()
-	// backend.DefaultUpdatedAt holds the default value on creation for the updated_at field.
-	backend.DefaultUpdatedAt = backendDescUpdatedAt.Default.(func() time.Time)
-	// backendDescVersion is the schema descriptor for version field.
-	backendDescVersion := backendMixinFields1[2].Descriptor()
-	// backend.DefaultVersion holds the default value on creation for the version field.
-	backend.DefaultVersion = backendDescVersion.Default.(int64)
-	// backendDescURL is the schema descriptor for url field.
-	backendDescURL := backendFields[1].Descriptor()
-	// backend.DefaultURL holds the default value on creation for the url field.
-	backend.DefaultURL = backendDescURL.Default.(string)
-	// backendDescEnabled is the schema descriptor for enabled field.
-	backendDescEnabled := backendFields[2].Descriptor()
-	// backend.DefaultEnabled holds the default value on creation for the enabled field.
-	backend.DefaultEnabled = backendDescEnabled.Default.(bool)
-	// backendDescDisableReason is the schema descriptor for disable_reason field.
-	backendDescDisableReason := backendFields[3].Descriptor()
-	// backend.DefaultDisableReason holds the default value on creation for the disable_reason field.
-	backend.DefaultDisableReason = backendDescDisableReason.Default.(string)
-	// backendDescAttemptTimeoutMs is the schema descriptor for attempt_timeout_ms field.
-	backendDescAttemptTimeoutMs := backendFields[4].Descriptor()
-	// backend.DefaultAttemptTimeoutMs holds the default value on creation for the attempt_timeout_ms field.
-	backend.DefaultAttemptTimeoutMs = backendDescAttemptTimeoutMs.Default.(int64)
-	// backendDescDeliverLate is the schema descriptor for deliver_late field.
-	backendDescDeliverLate := backendFields[5].Descriptor()
-	// backend.DefaultDeliverLate holds the default value on creation for the deliver_late field.
-	backend.DefaultDeliverLate = backendDescDeliverLate.Default.(bool)
-	// backendDescID is the schema descriptor for id field.
-	backendDescID := backendFields[0].Descriptor()
-	// backend.IDValidator is a validator for the "id" field. It is called by the builders before save.
-	backend.IDValidator = func() func(string) error {
-		validators := backendDescID.Validators
-		fns := [...]func(string) error{
-			validators[0].(func(string) error),
-			validators[1].(func(string) error),
-		}
-		return func(id string) error {
-			for _, fn := range fns {
-				if err := fn(id); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-	}()
 	companyMixin := schema.Company{}.Mixin()
 	companyMixinFields0 := companyMixin[0].Fields()
 	_ = companyMixinFields0
@@ -490,6 +486,59 @@ func init() {
 	// company.IDValidator is a validator for the "id" field. It is called by the builders before save.
 	company.IDValidator = func() func(string) error {
 		validators := companyDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	companyeventMixin := schema.CompanyEvent{}.Mixin()
+	companyeventMixinFields0 := companyeventMixin[0].Fields()
+	_ = companyeventMixinFields0
+	companyeventFields := schema.CompanyEvent{}.Fields()
+	_ = companyeventFields
+	// companyeventDescCompanyID is the schema descriptor for company_id field.
+	companyeventDescCompanyID := companyeventMixinFields0[0].Descriptor()
+	// companyevent.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	companyevent.CompanyIDValidator = func() func(string) error {
+		validators := companyeventDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// companyeventDescType is the schema descriptor for type field.
+	companyeventDescType := companyeventFields[1].Descriptor()
+	// companyevent.TypeValidator is a validator for the "type" field. It is called by the builders before save.
+	companyevent.TypeValidator = companyeventDescType.Validators[0].(func(string) error)
+	// companyeventDescSubject is the schema descriptor for subject field.
+	companyeventDescSubject := companyeventFields[2].Descriptor()
+	// companyevent.DefaultSubject holds the default value on creation for the subject field.
+	companyevent.DefaultSubject = companyeventDescSubject.Default.(string)
+	// companyeventDescCreatedAt is the schema descriptor for created_at field.
+	companyeventDescCreatedAt := companyeventFields[4].Descriptor()
+	// companyevent.DefaultCreatedAt holds the default value on creation for the created_at field.
+	companyevent.DefaultCreatedAt = companyeventDescCreatedAt.Default.(func() time.Time)
+	// companyeventDescID is the schema descriptor for id field.
+	companyeventDescID := companyeventFields[0].Descriptor()
+	// companyevent.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	companyevent.IDValidator = func() func(string) error {
+		validators := companyeventDescID.Validators
 		fns := [...]func(string) error{
 			validators[0].(func(string) error),
 			validators[1].(func(string) error),
@@ -576,6 +625,30 @@ func init() {
 	conversationDescClosedBy := conversationFields[14].Descriptor()
 	// conversation.DefaultClosedBy holds the default value on creation for the closed_by field.
 	conversation.DefaultClosedBy = conversationDescClosedBy.Default.(string)
+	// conversationDescParentID is the schema descriptor for parent_id field.
+	conversationDescParentID := conversationFields[15].Descriptor()
+	// conversation.DefaultParentID holds the default value on creation for the parent_id field.
+	conversation.DefaultParentID = conversationDescParentID.Default.(string)
+	// conversationDescChildID is the schema descriptor for child_id field.
+	conversationDescChildID := conversationFields[16].Descriptor()
+	// conversation.DefaultChildID holds the default value on creation for the child_id field.
+	conversation.DefaultChildID = conversationDescChildID.Default.(string)
+	// conversationDescPerson is the schema descriptor for person field.
+	conversationDescPerson := conversationFields[17].Descriptor()
+	// conversation.DefaultPerson holds the default value on creation for the person field.
+	conversation.DefaultPerson = conversationDescPerson.Default.(string)
+	// conversationDescAssignee is the schema descriptor for assignee field.
+	conversationDescAssignee := conversationFields[18].Descriptor()
+	// conversation.DefaultAssignee holds the default value on creation for the assignee field.
+	conversation.DefaultAssignee = conversationDescAssignee.Default.(string)
+	// conversationDescHandoffReason is the schema descriptor for handoff_reason field.
+	conversationDescHandoffReason := conversationFields[20].Descriptor()
+	// conversation.DefaultHandoffReason holds the default value on creation for the handoff_reason field.
+	conversation.DefaultHandoffReason = conversationDescHandoffReason.Default.(string)
+	// conversationDescHadHandoff is the schema descriptor for had_handoff field.
+	conversationDescHadHandoff := conversationFields[21].Descriptor()
+	// conversation.DefaultHadHandoff holds the default value on creation for the had_handoff field.
+	conversation.DefaultHadHandoff = conversationDescHadHandoff.Default.(bool)
 	// conversationDescID is the schema descriptor for id field.
 	conversationDescID := conversationFields[0].Descriptor()
 	// conversation.IDValidator is a validator for the "id" field. It is called by the builders before save.
@@ -621,36 +694,40 @@ func init() {
 	deliveryDescConversationID := deliveryFields[1].Descriptor()
 	// delivery.ConversationIDValidator is a validator for the "conversation_id" field. It is called by the builders before save.
 	delivery.ConversationIDValidator = deliveryDescConversationID.Validators[0].(func(string) error)
+	// deliveryDescRound is the schema descriptor for round field.
+	deliveryDescRound := deliveryFields[3].Descriptor()
+	// delivery.DefaultRound holds the default value on creation for the round field.
+	delivery.DefaultRound = deliveryDescRound.Default.(int)
 	// deliveryDescAttempts is the schema descriptor for attempts field.
-	deliveryDescAttempts := deliveryFields[4].Descriptor()
+	deliveryDescAttempts := deliveryFields[5].Descriptor()
 	// delivery.DefaultAttempts holds the default value on creation for the attempts field.
 	delivery.DefaultAttempts = deliveryDescAttempts.Default.(int)
 	// deliveryDescNextAttemptAt is the schema descriptor for next_attempt_at field.
-	deliveryDescNextAttemptAt := deliveryFields[5].Descriptor()
+	deliveryDescNextAttemptAt := deliveryFields[6].Descriptor()
 	// delivery.DefaultNextAttemptAt holds the default value on creation for the next_attempt_at field.
 	delivery.DefaultNextAttemptAt = deliveryDescNextAttemptAt.Default.(func() time.Time)
 	// deliveryDescLeaseOwner is the schema descriptor for lease_owner field.
-	deliveryDescLeaseOwner := deliveryFields[6].Descriptor()
+	deliveryDescLeaseOwner := deliveryFields[7].Descriptor()
 	// delivery.DefaultLeaseOwner holds the default value on creation for the lease_owner field.
 	delivery.DefaultLeaseOwner = deliveryDescLeaseOwner.Default.(string)
 	// deliveryDescTraceparent is the schema descriptor for traceparent field.
-	deliveryDescTraceparent := deliveryFields[12].Descriptor()
+	deliveryDescTraceparent := deliveryFields[13].Descriptor()
 	// delivery.DefaultTraceparent holds the default value on creation for the traceparent field.
 	delivery.DefaultTraceparent = deliveryDescTraceparent.Default.(string)
 	// deliveryDescLastStatus is the schema descriptor for last_status field.
-	deliveryDescLastStatus := deliveryFields[13].Descriptor()
+	deliveryDescLastStatus := deliveryFields[14].Descriptor()
 	// delivery.DefaultLastStatus holds the default value on creation for the last_status field.
 	delivery.DefaultLastStatus = deliveryDescLastStatus.Default.(int)
 	// deliveryDescLastReason is the schema descriptor for last_reason field.
-	deliveryDescLastReason := deliveryFields[14].Descriptor()
+	deliveryDescLastReason := deliveryFields[15].Descriptor()
 	// delivery.DefaultLastReason holds the default value on creation for the last_reason field.
 	delivery.DefaultLastReason = deliveryDescLastReason.Default.(string)
 	// deliveryDescAgentOutcome is the schema descriptor for agent_outcome field.
-	deliveryDescAgentOutcome := deliveryFields[15].Descriptor()
+	deliveryDescAgentOutcome := deliveryFields[16].Descriptor()
 	// delivery.DefaultAgentOutcome holds the default value on creation for the agent_outcome field.
 	delivery.DefaultAgentOutcome = deliveryDescAgentOutcome.Default.(string)
 	// deliveryDescCreatedAt is the schema descriptor for created_at field.
-	deliveryDescCreatedAt := deliveryFields[16].Descriptor()
+	deliveryDescCreatedAt := deliveryFields[17].Descriptor()
 	// delivery.DefaultCreatedAt holds the default value on creation for the created_at field.
 	delivery.DefaultCreatedAt = deliveryDescCreatedAt.Default.(func() time.Time)
 	// deliveryDescID is the schema descriptor for id field.
@@ -815,6 +892,170 @@ func init() {
 			return nil
 		}
 	}()
+	endpointMixin := schema.Endpoint{}.Mixin()
+	endpointMixinFields0 := endpointMixin[0].Fields()
+	_ = endpointMixinFields0
+	endpointMixinFields1 := endpointMixin[1].Fields()
+	_ = endpointMixinFields1
+	endpointFields := schema.Endpoint{}.Fields()
+	_ = endpointFields
+	// endpointDescCompanyID is the schema descriptor for company_id field.
+	endpointDescCompanyID := endpointMixinFields0[0].Descriptor()
+	// endpoint.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	endpoint.CompanyIDValidator = func() func(string) error {
+		validators := endpointDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// endpointDescCreatedAt is the schema descriptor for created_at field.
+	endpointDescCreatedAt := endpointMixinFields1[0].Descriptor()
+	// endpoint.DefaultCreatedAt holds the default value on creation for the created_at field.
+	endpoint.DefaultCreatedAt = endpointDescCreatedAt.Default.(func() time.Time)
+	// endpointDescUpdatedAt is the schema descriptor for updated_at field.
+	endpointDescUpdatedAt := endpointMixinFields1[1].Descriptor()
+	// endpoint.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	endpoint.DefaultUpdatedAt = endpointDescUpdatedAt.Default.(func() time.Time)
+	// endpointDescVersion is the schema descriptor for version field.
+	endpointDescVersion := endpointMixinFields1[2].Descriptor()
+	// endpoint.DefaultVersion holds the default value on creation for the version field.
+	endpoint.DefaultVersion = endpointDescVersion.Default.(int64)
+	// endpointDescDisplayName is the schema descriptor for display_name field.
+	endpointDescDisplayName := endpointFields[3].Descriptor()
+	// endpoint.DefaultDisplayName holds the default value on creation for the display_name field.
+	endpoint.DefaultDisplayName = endpointDescDisplayName.Default.(string)
+	// endpointDescURL is the schema descriptor for url field.
+	endpointDescURL := endpointFields[4].Descriptor()
+	// endpoint.DefaultURL holds the default value on creation for the url field.
+	endpoint.DefaultURL = endpointDescURL.Default.(string)
+	// endpointDescEnabled is the schema descriptor for enabled field.
+	endpointDescEnabled := endpointFields[5].Descriptor()
+	// endpoint.DefaultEnabled holds the default value on creation for the enabled field.
+	endpoint.DefaultEnabled = endpointDescEnabled.Default.(bool)
+	// endpointDescDisableReason is the schema descriptor for disable_reason field.
+	endpointDescDisableReason := endpointFields[6].Descriptor()
+	// endpoint.DefaultDisableReason holds the default value on creation for the disable_reason field.
+	endpoint.DefaultDisableReason = endpointDescDisableReason.Default.(string)
+	// endpointDescAckTimeoutMs is the schema descriptor for ack_timeout_ms field.
+	endpointDescAckTimeoutMs := endpointFields[8].Descriptor()
+	// endpoint.DefaultAckTimeoutMs holds the default value on creation for the ack_timeout_ms field.
+	endpoint.DefaultAckTimeoutMs = endpointDescAckTimeoutMs.Default.(int64)
+	// endpointDescAttemptTimeoutMs is the schema descriptor for attempt_timeout_ms field.
+	endpointDescAttemptTimeoutMs := endpointFields[9].Descriptor()
+	// endpoint.DefaultAttemptTimeoutMs holds the default value on creation for the attempt_timeout_ms field.
+	endpoint.DefaultAttemptTimeoutMs = endpointDescAttemptTimeoutMs.Default.(int64)
+	// endpointDescDeliverLate is the schema descriptor for deliver_late field.
+	endpointDescDeliverLate := endpointFields[10].Descriptor()
+	// endpoint.DefaultDeliverLate holds the default value on creation for the deliver_late field.
+	endpoint.DefaultDeliverLate = endpointDescDeliverLate.Default.(bool)
+	// endpointDescFailures is the schema descriptor for failures field.
+	endpointDescFailures := endpointFields[13].Descriptor()
+	// endpoint.DefaultFailures holds the default value on creation for the failures field.
+	endpoint.DefaultFailures = endpointDescFailures.Default.(int)
+	// endpointDescID is the schema descriptor for id field.
+	endpointDescID := endpointFields[0].Descriptor()
+	// endpoint.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	endpoint.IDValidator = func() func(string) error {
+		validators := endpointDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	endpointdeliveryMixin := schema.EndpointDelivery{}.Mixin()
+	endpointdeliveryMixinFields0 := endpointdeliveryMixin[0].Fields()
+	_ = endpointdeliveryMixinFields0
+	endpointdeliveryFields := schema.EndpointDelivery{}.Fields()
+	_ = endpointdeliveryFields
+	// endpointdeliveryDescCompanyID is the schema descriptor for company_id field.
+	endpointdeliveryDescCompanyID := endpointdeliveryMixinFields0[0].Descriptor()
+	// endpointdelivery.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	endpointdelivery.CompanyIDValidator = func() func(string) error {
+		validators := endpointdeliveryDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// endpointdeliveryDescEndpointID is the schema descriptor for endpoint_id field.
+	endpointdeliveryDescEndpointID := endpointdeliveryFields[1].Descriptor()
+	// endpointdelivery.EndpointIDValidator is a validator for the "endpoint_id" field. It is called by the builders before save.
+	endpointdelivery.EndpointIDValidator = endpointdeliveryDescEndpointID.Validators[0].(func(string) error)
+	// endpointdeliveryDescEventID is the schema descriptor for event_id field.
+	endpointdeliveryDescEventID := endpointdeliveryFields[2].Descriptor()
+	// endpointdelivery.EventIDValidator is a validator for the "event_id" field. It is called by the builders before save.
+	endpointdelivery.EventIDValidator = endpointdeliveryDescEventID.Validators[0].(func(string) error)
+	// endpointdeliveryDescEventType is the schema descriptor for event_type field.
+	endpointdeliveryDescEventType := endpointdeliveryFields[3].Descriptor()
+	// endpointdelivery.EventTypeValidator is a validator for the "event_type" field. It is called by the builders before save.
+	endpointdelivery.EventTypeValidator = endpointdeliveryDescEventType.Validators[0].(func(string) error)
+	// endpointdeliveryDescAttempts is the schema descriptor for attempts field.
+	endpointdeliveryDescAttempts := endpointdeliveryFields[6].Descriptor()
+	// endpointdelivery.DefaultAttempts holds the default value on creation for the attempts field.
+	endpointdelivery.DefaultAttempts = endpointdeliveryDescAttempts.Default.(int)
+	// endpointdeliveryDescNextAttemptAt is the schema descriptor for next_attempt_at field.
+	endpointdeliveryDescNextAttemptAt := endpointdeliveryFields[7].Descriptor()
+	// endpointdelivery.DefaultNextAttemptAt holds the default value on creation for the next_attempt_at field.
+	endpointdelivery.DefaultNextAttemptAt = endpointdeliveryDescNextAttemptAt.Default.(func() time.Time)
+	// endpointdeliveryDescLeaseOwner is the schema descriptor for lease_owner field.
+	endpointdeliveryDescLeaseOwner := endpointdeliveryFields[8].Descriptor()
+	// endpointdelivery.DefaultLeaseOwner holds the default value on creation for the lease_owner field.
+	endpointdelivery.DefaultLeaseOwner = endpointdeliveryDescLeaseOwner.Default.(string)
+	// endpointdeliveryDescLastStatus is the schema descriptor for last_status field.
+	endpointdeliveryDescLastStatus := endpointdeliveryFields[10].Descriptor()
+	// endpointdelivery.DefaultLastStatus holds the default value on creation for the last_status field.
+	endpointdelivery.DefaultLastStatus = endpointdeliveryDescLastStatus.Default.(int)
+	// endpointdeliveryDescLastReason is the schema descriptor for last_reason field.
+	endpointdeliveryDescLastReason := endpointdeliveryFields[11].Descriptor()
+	// endpointdelivery.DefaultLastReason holds the default value on creation for the last_reason field.
+	endpointdelivery.DefaultLastReason = endpointdeliveryDescLastReason.Default.(string)
+	// endpointdeliveryDescCreatedAt is the schema descriptor for created_at field.
+	endpointdeliveryDescCreatedAt := endpointdeliveryFields[12].Descriptor()
+	// endpointdelivery.DefaultCreatedAt holds the default value on creation for the created_at field.
+	endpointdelivery.DefaultCreatedAt = endpointdeliveryDescCreatedAt.Default.(func() time.Time)
+	// endpointdeliveryDescID is the schema descriptor for id field.
+	endpointdeliveryDescID := endpointdeliveryFields[0].Descriptor()
+	// endpointdelivery.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	endpointdelivery.IDValidator = func() func(string) error {
+		validators := endpointdeliveryDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	eventMixin := schema.Event{}.Mixin()
 	eventMixinFields0 := eventMixin[0].Fields()
 	_ = eventMixinFields0
@@ -931,6 +1172,128 @@ func init() {
 			return nil
 		}
 	}()
+	inboxsettingsMixin := schema.InboxSettings{}.Mixin()
+	inboxsettingsMixinFields0 := inboxsettingsMixin[0].Fields()
+	_ = inboxsettingsMixinFields0
+	inboxsettingsMixinFields1 := inboxsettingsMixin[1].Fields()
+	_ = inboxsettingsMixinFields1
+	inboxsettingsFields := schema.InboxSettings{}.Fields()
+	_ = inboxsettingsFields
+	// inboxsettingsDescCompanyID is the schema descriptor for company_id field.
+	inboxsettingsDescCompanyID := inboxsettingsMixinFields0[0].Descriptor()
+	// inboxsettings.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	inboxsettings.CompanyIDValidator = func() func(string) error {
+		validators := inboxsettingsDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// inboxsettingsDescCreatedAt is the schema descriptor for created_at field.
+	inboxsettingsDescCreatedAt := inboxsettingsMixinFields1[0].Descriptor()
+	// inboxsettings.DefaultCreatedAt holds the default value on creation for the created_at field.
+	inboxsettings.DefaultCreatedAt = inboxsettingsDescCreatedAt.Default.(func() time.Time)
+	// inboxsettingsDescUpdatedAt is the schema descriptor for updated_at field.
+	inboxsettingsDescUpdatedAt := inboxsettingsMixinFields1[1].Descriptor()
+	// inboxsettings.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	inboxsettings.DefaultUpdatedAt = inboxsettingsDescUpdatedAt.Default.(func() time.Time)
+	// inboxsettingsDescVersion is the schema descriptor for version field.
+	inboxsettingsDescVersion := inboxsettingsMixinFields1[2].Descriptor()
+	// inboxsettings.DefaultVersion holds the default value on creation for the version field.
+	inboxsettings.DefaultVersion = inboxsettingsDescVersion.Default.(int64)
+	// inboxsettingsDescID is the schema descriptor for id field.
+	inboxsettingsDescID := inboxsettingsFields[0].Descriptor()
+	// inboxsettings.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	inboxsettings.IDValidator = func() func(string) error {
+		validators := inboxsettingsDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	noteMixin := schema.Note{}.Mixin()
+	noteMixinFields0 := noteMixin[0].Fields()
+	_ = noteMixinFields0
+	noteMixinFields1 := noteMixin[1].Fields()
+	_ = noteMixinFields1
+	noteFields := schema.Note{}.Fields()
+	_ = noteFields
+	// noteDescCompanyID is the schema descriptor for company_id field.
+	noteDescCompanyID := noteMixinFields0[0].Descriptor()
+	// note.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	note.CompanyIDValidator = func() func(string) error {
+		validators := noteDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// noteDescCreatedAt is the schema descriptor for created_at field.
+	noteDescCreatedAt := noteMixinFields1[0].Descriptor()
+	// note.DefaultCreatedAt holds the default value on creation for the created_at field.
+	note.DefaultCreatedAt = noteDescCreatedAt.Default.(func() time.Time)
+	// noteDescUpdatedAt is the schema descriptor for updated_at field.
+	noteDescUpdatedAt := noteMixinFields1[1].Descriptor()
+	// note.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	note.DefaultUpdatedAt = noteDescUpdatedAt.Default.(func() time.Time)
+	// noteDescVersion is the schema descriptor for version field.
+	noteDescVersion := noteMixinFields1[2].Descriptor()
+	// note.DefaultVersion holds the default value on creation for the version field.
+	note.DefaultVersion = noteDescVersion.Default.(int64)
+	// noteDescConversationID is the schema descriptor for conversation_id field.
+	noteDescConversationID := noteFields[1].Descriptor()
+	// note.ConversationIDValidator is a validator for the "conversation_id" field. It is called by the builders before save.
+	note.ConversationIDValidator = noteDescConversationID.Validators[0].(func(string) error)
+	// noteDescAuthor is the schema descriptor for author field.
+	noteDescAuthor := noteFields[2].Descriptor()
+	// note.AuthorValidator is a validator for the "author" field. It is called by the builders before save.
+	note.AuthorValidator = noteDescAuthor.Validators[0].(func(string) error)
+	// noteDescText is the schema descriptor for text field.
+	noteDescText := noteFields[3].Descriptor()
+	// note.TextValidator is a validator for the "text" field. It is called by the builders before save.
+	note.TextValidator = noteDescText.Validators[0].(func(string) error)
+	// noteDescID is the schema descriptor for id field.
+	noteDescID := noteFields[0].Descriptor()
+	// note.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	note.IDValidator = func() func(string) error {
+		validators := noteDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	operatorkeyFields := schema.OperatorKey{}.Fields()
 	_ = operatorkeyFields
 	// operatorkeyDescDisplayName is the schema descriptor for display_name field.
@@ -1030,6 +1393,69 @@ func init() {
 			return nil
 		}
 	}()
+	presenceMixin := schema.Presence{}.Mixin()
+	presenceMixinFields0 := presenceMixin[0].Fields()
+	_ = presenceMixinFields0
+	presenceMixinFields1 := presenceMixin[1].Fields()
+	_ = presenceMixinFields1
+	presenceFields := schema.Presence{}.Fields()
+	_ = presenceFields
+	// presenceDescCompanyID is the schema descriptor for company_id field.
+	presenceDescCompanyID := presenceMixinFields0[0].Descriptor()
+	// presence.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	presence.CompanyIDValidator = func() func(string) error {
+		validators := presenceDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// presenceDescCreatedAt is the schema descriptor for created_at field.
+	presenceDescCreatedAt := presenceMixinFields1[0].Descriptor()
+	// presence.DefaultCreatedAt holds the default value on creation for the created_at field.
+	presence.DefaultCreatedAt = presenceDescCreatedAt.Default.(func() time.Time)
+	// presenceDescUpdatedAt is the schema descriptor for updated_at field.
+	presenceDescUpdatedAt := presenceMixinFields1[1].Descriptor()
+	// presence.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	presence.DefaultUpdatedAt = presenceDescUpdatedAt.Default.(func() time.Time)
+	// presenceDescVersion is the schema descriptor for version field.
+	presenceDescVersion := presenceMixinFields1[2].Descriptor()
+	// presence.DefaultVersion holds the default value on creation for the version field.
+	presence.DefaultVersion = presenceDescVersion.Default.(int64)
+	// presenceDescPerson is the schema descriptor for person field.
+	presenceDescPerson := presenceFields[1].Descriptor()
+	// presence.PersonValidator is a validator for the "person" field. It is called by the builders before save.
+	presence.PersonValidator = presenceDescPerson.Validators[0].(func(string) error)
+	// presenceDescDisplayName is the schema descriptor for display_name field.
+	presenceDescDisplayName := presenceFields[2].Descriptor()
+	// presence.DefaultDisplayName holds the default value on creation for the display_name field.
+	presence.DefaultDisplayName = presenceDescDisplayName.Default.(string)
+	// presenceDescID is the schema descriptor for id field.
+	presenceDescID := presenceFields[0].Descriptor()
+	// presence.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	presence.IDValidator = func() func(string) error {
+		validators := presenceDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	sessionMixin := schema.Session{}.Mixin()
 	sessionMixinFields0 := sessionMixin[0].Fields()
 	_ = sessionMixinFields0
@@ -1073,12 +1499,16 @@ func init() {
 	sessionDescGrantID := sessionFields[5].Descriptor()
 	// session.DefaultGrantID holds the default value on creation for the grant_id field.
 	session.DefaultGrantID = sessionDescGrantID.Default.(string)
+	// sessionDescExtensions is the schema descriptor for extensions field.
+	sessionDescExtensions := sessionFields[6].Descriptor()
+	// session.DefaultExtensions holds the default value on creation for the extensions field.
+	session.DefaultExtensions = sessionDescExtensions.Default.(string)
 	// sessionDescCreatedAt is the schema descriptor for created_at field.
-	sessionDescCreatedAt := sessionFields[6].Descriptor()
+	sessionDescCreatedAt := sessionFields[7].Descriptor()
 	// session.DefaultCreatedAt holds the default value on creation for the created_at field.
 	session.DefaultCreatedAt = sessionDescCreatedAt.Default.(func() time.Time)
 	// sessionDescLastUsedAt is the schema descriptor for last_used_at field.
-	sessionDescLastUsedAt := sessionFields[7].Descriptor()
+	sessionDescLastUsedAt := sessionFields[8].Descriptor()
 	// session.DefaultLastUsedAt holds the default value on creation for the last_used_at field.
 	session.DefaultLastUsedAt = sessionDescLastUsedAt.Default.(func() time.Time)
 	// sessionDescID is the schema descriptor for id field.
@@ -1400,16 +1830,20 @@ func init() {
 			return nil
 		}
 	}()
+	// webhooksecretDescEndpointID is the schema descriptor for endpoint_id field.
+	webhooksecretDescEndpointID := webhooksecretFields[2].Descriptor()
+	// webhooksecret.DefaultEndpointID holds the default value on creation for the endpoint_id field.
+	webhooksecret.DefaultEndpointID = webhooksecretDescEndpointID.Default.(string)
 	// webhooksecretDescPublicKey is the schema descriptor for public_key field.
-	webhooksecretDescPublicKey := webhooksecretFields[3].Descriptor()
+	webhooksecretDescPublicKey := webhooksecretFields[4].Descriptor()
 	// webhooksecret.DefaultPublicKey holds the default value on creation for the public_key field.
 	webhooksecret.DefaultPublicKey = webhooksecretDescPublicKey.Default.(string)
 	// webhooksecretDescPrefix is the schema descriptor for prefix field.
-	webhooksecretDescPrefix := webhooksecretFields[4].Descriptor()
+	webhooksecretDescPrefix := webhooksecretFields[5].Descriptor()
 	// webhooksecret.DefaultPrefix holds the default value on creation for the prefix field.
 	webhooksecret.DefaultPrefix = webhooksecretDescPrefix.Default.(string)
 	// webhooksecretDescCreatedAt is the schema descriptor for created_at field.
-	webhooksecretDescCreatedAt := webhooksecretFields[5].Descriptor()
+	webhooksecretDescCreatedAt := webhooksecretFields[6].Descriptor()
 	// webhooksecret.DefaultCreatedAt holds the default value on creation for the created_at field.
 	webhooksecret.DefaultCreatedAt = webhooksecretDescCreatedAt.Default.(func() time.Time)
 	// webhooksecretDescID is the schema descriptor for id field.

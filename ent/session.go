@@ -29,6 +29,8 @@ type Session struct {
 	Account string `json:"account,omitempty"`
 	// GrantID holds the value of the "grant_id" field.
 	GrantID string `json:"grant_id,omitempty"`
+	// Extensions holds the value of the "extensions" field.
+	Extensions string `json:"extensions,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// LastUsedAt holds the value of the "last_used_at" field.
@@ -43,7 +45,7 @@ func (*Session) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case session.FieldID, session.FieldCompanyID, session.FieldClientID, session.FieldAgentName, session.FieldUserID, session.FieldAccount, session.FieldGrantID:
+		case session.FieldID, session.FieldCompanyID, session.FieldClientID, session.FieldAgentName, session.FieldUserID, session.FieldAccount, session.FieldGrantID, session.FieldExtensions:
 			values[i] = new(sql.NullString)
 		case session.FieldCreatedAt, session.FieldLastUsedAt, session.FieldEndedAt:
 			values[i] = new(sql.NullTime)
@@ -103,6 +105,12 @@ func (_m *Session) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field grant_id", values[i])
 			} else if value.Valid {
 				_m.GrantID = value.String
+			}
+		case session.FieldExtensions:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field extensions", values[i])
+			} else if value.Valid {
+				_m.Extensions = value.String
 			}
 		case session.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -176,6 +184,9 @@ func (_m *Session) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("grant_id=")
 	builder.WriteString(_m.GrantID)
+	builder.WriteString(", ")
+	builder.WriteString("extensions=")
+	builder.WriteString(_m.Extensions)
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

@@ -83,6 +83,20 @@ func (_c *SessionCreate) SetNillableGrantID(v *string) *SessionCreate {
 	return _c
 }
 
+// SetExtensions sets the "extensions" field.
+func (_c *SessionCreate) SetExtensions(v string) *SessionCreate {
+	_c.mutation.SetExtensions(v)
+	return _c
+}
+
+// SetNillableExtensions sets the "extensions" field if the given value is not nil.
+func (_c *SessionCreate) SetNillableExtensions(v *string) *SessionCreate {
+	if v != nil {
+		_c.SetExtensions(*v)
+	}
+	return _c
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (_c *SessionCreate) SetCreatedAt(v time.Time) *SessionCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -178,6 +192,10 @@ func (_c *SessionCreate) defaults() {
 		v := session.DefaultGrantID
 		_c.mutation.SetGrantID(v)
 	}
+	if _, ok := _c.mutation.Extensions(); !ok {
+		v := session.DefaultExtensions
+		_c.mutation.SetExtensions(v)
+	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := session.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -222,6 +240,9 @@ func (_c *SessionCreate) check() error {
 	}
 	if _, ok := _c.mutation.GrantID(); !ok {
 		return &ValidationError{Name: "grant_id", err: errors.New(`ent: missing required field "Session.grant_id"`)}
+	}
+	if _, ok := _c.mutation.Extensions(); !ok {
+		return &ValidationError{Name: "extensions", err: errors.New(`ent: missing required field "Session.extensions"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "Session.created_at"`)}
@@ -293,6 +314,10 @@ func (_c *SessionCreate) createSpec() (*Session, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.GrantID(); ok {
 		_spec.SetField(session.FieldGrantID, field.TypeString, value)
 		_node.GrantID = value
+	}
+	if value, ok := _c.mutation.Extensions(); ok {
+		_spec.SetField(session.FieldExtensions, field.TypeString, value)
+		_node.Extensions = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(session.FieldCreatedAt, field.TypeTime, value)
@@ -391,6 +416,18 @@ func (u *SessionUpsert) SetGrantID(v string) *SessionUpsert {
 // UpdateGrantID sets the "grant_id" field to the value that was provided on create.
 func (u *SessionUpsert) UpdateGrantID() *SessionUpsert {
 	u.SetExcluded(session.FieldGrantID)
+	return u
+}
+
+// SetExtensions sets the "extensions" field.
+func (u *SessionUpsert) SetExtensions(v string) *SessionUpsert {
+	u.Set(session.FieldExtensions, v)
+	return u
+}
+
+// UpdateExtensions sets the "extensions" field to the value that was provided on create.
+func (u *SessionUpsert) UpdateExtensions() *SessionUpsert {
+	u.SetExcluded(session.FieldExtensions)
 	return u
 }
 
@@ -523,6 +560,20 @@ func (u *SessionUpsertOne) SetGrantID(v string) *SessionUpsertOne {
 func (u *SessionUpsertOne) UpdateGrantID() *SessionUpsertOne {
 	return u.Update(func(s *SessionUpsert) {
 		s.UpdateGrantID()
+	})
+}
+
+// SetExtensions sets the "extensions" field.
+func (u *SessionUpsertOne) SetExtensions(v string) *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.SetExtensions(v)
+	})
+}
+
+// UpdateExtensions sets the "extensions" field to the value that was provided on create.
+func (u *SessionUpsertOne) UpdateExtensions() *SessionUpsertOne {
+	return u.Update(func(s *SessionUpsert) {
+		s.UpdateExtensions()
 	})
 }
 
@@ -827,6 +878,20 @@ func (u *SessionUpsertBulk) SetGrantID(v string) *SessionUpsertBulk {
 func (u *SessionUpsertBulk) UpdateGrantID() *SessionUpsertBulk {
 	return u.Update(func(s *SessionUpsert) {
 		s.UpdateGrantID()
+	})
+}
+
+// SetExtensions sets the "extensions" field.
+func (u *SessionUpsertBulk) SetExtensions(v string) *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.SetExtensions(v)
+	})
+}
+
+// UpdateExtensions sets the "extensions" field to the value that was provided on create.
+func (u *SessionUpsertBulk) UpdateExtensions() *SessionUpsertBulk {
+	return u.Update(func(s *SessionUpsert) {
+		s.UpdateExtensions()
 	})
 }
 

@@ -71,6 +71,20 @@ func (_u *SessionUpdate) SetNillableGrantID(v *string) *SessionUpdate {
 	return _u
 }
 
+// SetExtensions sets the "extensions" field.
+func (_u *SessionUpdate) SetExtensions(v string) *SessionUpdate {
+	_u.mutation.SetExtensions(v)
+	return _u
+}
+
+// SetNillableExtensions sets the "extensions" field if the given value is not nil.
+func (_u *SessionUpdate) SetNillableExtensions(v *string) *SessionUpdate {
+	if v != nil {
+		_u.SetExtensions(*v)
+	}
+	return _u
+}
+
 // SetLastUsedAt sets the "last_used_at" field.
 func (_u *SessionUpdate) SetLastUsedAt(v time.Time) *SessionUpdate {
 	_u.mutation.SetLastUsedAt(v)
@@ -161,6 +175,9 @@ func (_u *SessionUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.GrantID(); ok {
 		_spec.SetField(session.FieldGrantID, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.Extensions(); ok {
+		_spec.SetField(session.FieldExtensions, field.TypeString, value)
+	}
 	if value, ok := _u.mutation.LastUsedAt(); ok {
 		_spec.SetField(session.FieldLastUsedAt, field.TypeTime, value)
 	}
@@ -230,6 +247,20 @@ func (_u *SessionUpdateOne) SetGrantID(v string) *SessionUpdateOne {
 func (_u *SessionUpdateOne) SetNillableGrantID(v *string) *SessionUpdateOne {
 	if v != nil {
 		_u.SetGrantID(*v)
+	}
+	return _u
+}
+
+// SetExtensions sets the "extensions" field.
+func (_u *SessionUpdateOne) SetExtensions(v string) *SessionUpdateOne {
+	_u.mutation.SetExtensions(v)
+	return _u
+}
+
+// SetNillableExtensions sets the "extensions" field if the given value is not nil.
+func (_u *SessionUpdateOne) SetNillableExtensions(v *string) *SessionUpdateOne {
+	if v != nil {
+		_u.SetExtensions(*v)
 	}
 	return _u
 }
@@ -353,6 +384,9 @@ func (_u *SessionUpdateOne) sqlSave(ctx context.Context) (_node *Session, err er
 	}
 	if value, ok := _u.mutation.GrantID(); ok {
 		_spec.SetField(session.FieldGrantID, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Extensions(); ok {
+		_spec.SetField(session.FieldExtensions, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.LastUsedAt(); ok {
 		_spec.SetField(session.FieldLastUsedAt, field.TypeTime, value)

@@ -24,12 +24,14 @@ type Tx struct {
 	AnsweredRequest *AnsweredRequestClient
 	// ApiKey is the client for interacting with the ApiKey builders.
 	ApiKey *ApiKeyClient
+	// Attempt is the client for interacting with the Attempt builders.
+	Attempt *AttemptClient
 	// AuthorizationCode is the client for interacting with the AuthorizationCode builders.
 	AuthorizationCode *AuthorizationCodeClient
-	// Backend is the client for interacting with the Backend builders.
-	Backend *BackendClient
 	// Company is the client for interacting with the Company builders.
 	Company *CompanyClient
+	// CompanyEvent is the client for interacting with the CompanyEvent builders.
+	CompanyEvent *CompanyEventClient
 	// Conversation is the client for interacting with the Conversation builders.
 	Conversation *ConversationClient
 	// Delivery is the client for interacting with the Delivery builders.
@@ -38,14 +40,24 @@ type Tx struct {
 	DeviceAuthorization *DeviceAuthorizationClient
 	// Domain is the client for interacting with the Domain builders.
 	Domain *DomainClient
+	// Endpoint is the client for interacting with the Endpoint builders.
+	Endpoint *EndpointClient
+	// EndpointDelivery is the client for interacting with the EndpointDelivery builders.
+	EndpointDelivery *EndpointDeliveryClient
 	// Event is the client for interacting with the Event builders.
 	Event *EventClient
 	// Grant is the client for interacting with the Grant builders.
 	Grant *GrantClient
+	// InboxSettings is the client for interacting with the InboxSettings builders.
+	InboxSettings *InboxSettingsClient
+	// Note is the client for interacting with the Note builders.
+	Note *NoteClient
 	// OperatorKey is the client for interacting with the OperatorKey builders.
 	OperatorKey *OperatorKeyClient
 	// PageDesign is the client for interacting with the PageDesign builders.
 	PageDesign *PageDesignClient
+	// Presence is the client for interacting with the Presence builders.
+	Presence *PresenceClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// SessionToken is the client for interacting with the SessionToken builders.
@@ -194,17 +206,23 @@ func (tx *Tx) init() {
 	tx.AdmissionRule = NewAdmissionRuleClient(tx.config)
 	tx.AnsweredRequest = NewAnsweredRequestClient(tx.config)
 	tx.ApiKey = NewApiKeyClient(tx.config)
+	tx.Attempt = NewAttemptClient(tx.config)
 	tx.AuthorizationCode = NewAuthorizationCodeClient(tx.config)
-	tx.Backend = NewBackendClient(tx.config)
 	tx.Company = NewCompanyClient(tx.config)
+	tx.CompanyEvent = NewCompanyEventClient(tx.config)
 	tx.Conversation = NewConversationClient(tx.config)
 	tx.Delivery = NewDeliveryClient(tx.config)
 	tx.DeviceAuthorization = NewDeviceAuthorizationClient(tx.config)
 	tx.Domain = NewDomainClient(tx.config)
+	tx.Endpoint = NewEndpointClient(tx.config)
+	tx.EndpointDelivery = NewEndpointDeliveryClient(tx.config)
 	tx.Event = NewEventClient(tx.config)
 	tx.Grant = NewGrantClient(tx.config)
+	tx.InboxSettings = NewInboxSettingsClient(tx.config)
+	tx.Note = NewNoteClient(tx.config)
 	tx.OperatorKey = NewOperatorKeyClient(tx.config)
 	tx.PageDesign = NewPageDesignClient(tx.config)
+	tx.Presence = NewPresenceClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.SessionToken = NewSessionTokenClient(tx.config)
 	tx.SignIn = NewSignInClient(tx.config)

@@ -21,6 +21,8 @@ type WebhookSecret struct {
 	CompanyID string `json:"company_id,omitempty"`
 	// Kind holds the value of the "kind" field.
 	Kind webhooksecret.Kind `json:"kind,omitempty"`
+	// EndpointID holds the value of the "endpoint_id" field.
+	EndpointID string `json:"endpoint_id,omitempty"`
 	// Sealed holds the value of the "sealed" field.
 	Sealed []byte `json:"-"`
 	// PublicKey holds the value of the "public_key" field.
@@ -41,7 +43,7 @@ func (*WebhookSecret) scanValues(columns []string) ([]any, error) {
 		switch columns[i] {
 		case webhooksecret.FieldSealed:
 			values[i] = new([]byte)
-		case webhooksecret.FieldID, webhooksecret.FieldCompanyID, webhooksecret.FieldKind, webhooksecret.FieldPublicKey, webhooksecret.FieldPrefix:
+		case webhooksecret.FieldID, webhooksecret.FieldCompanyID, webhooksecret.FieldKind, webhooksecret.FieldEndpointID, webhooksecret.FieldPublicKey, webhooksecret.FieldPrefix:
 			values[i] = new(sql.NullString)
 		case webhooksecret.FieldCreatedAt, webhooksecret.FieldExpiresAt:
 			values[i] = new(sql.NullTime)
@@ -77,6 +79,12 @@ func (_m *WebhookSecret) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field kind", values[i])
 			} else if value.Valid {
 				_m.Kind = webhooksecret.Kind(value.String)
+			}
+		case webhooksecret.FieldEndpointID:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field endpoint_id", values[i])
+			} else if value.Valid {
+				_m.EndpointID = value.String
 			}
 		case webhooksecret.FieldSealed:
 			if value, ok := values[i].(*[]byte); !ok {
@@ -150,6 +158,9 @@ func (_m *WebhookSecret) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("kind=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Kind))
+	builder.WriteString(", ")
+	builder.WriteString("endpoint_id=")
+	builder.WriteString(_m.EndpointID)
 	builder.WriteString(", ")
 	builder.WriteString("sealed=<sensitive>")
 	builder.WriteString(", ")

@@ -35,6 +35,20 @@ func (_c *WebhookSecretCreate) SetKind(v webhooksecret.Kind) *WebhookSecretCreat
 	return _c
 }
 
+// SetEndpointID sets the "endpoint_id" field.
+func (_c *WebhookSecretCreate) SetEndpointID(v string) *WebhookSecretCreate {
+	_c.mutation.SetEndpointID(v)
+	return _c
+}
+
+// SetNillableEndpointID sets the "endpoint_id" field if the given value is not nil.
+func (_c *WebhookSecretCreate) SetNillableEndpointID(v *string) *WebhookSecretCreate {
+	if v != nil {
+		_c.SetEndpointID(*v)
+	}
+	return _c
+}
+
 // SetSealed sets the "sealed" field.
 func (_c *WebhookSecretCreate) SetSealed(v []byte) *WebhookSecretCreate {
 	_c.mutation.SetSealed(v)
@@ -138,6 +152,10 @@ func (_c *WebhookSecretCreate) ExecX(ctx context.Context) {
 
 // defaults sets the default values of the builder before save.
 func (_c *WebhookSecretCreate) defaults() {
+	if _, ok := _c.mutation.EndpointID(); !ok {
+		v := webhooksecret.DefaultEndpointID
+		_c.mutation.SetEndpointID(v)
+	}
 	if _, ok := _c.mutation.PublicKey(); !ok {
 		v := webhooksecret.DefaultPublicKey
 		_c.mutation.SetPublicKey(v)
@@ -169,6 +187,9 @@ func (_c *WebhookSecretCreate) check() error {
 		if err := webhooksecret.KindValidator(v); err != nil {
 			return &ValidationError{Name: "kind", err: fmt.Errorf(`ent: validator failed for field "WebhookSecret.kind": %w`, err)}
 		}
+	}
+	if _, ok := _c.mutation.EndpointID(); !ok {
+		return &ValidationError{Name: "endpoint_id", err: errors.New(`ent: missing required field "WebhookSecret.endpoint_id"`)}
 	}
 	if _, ok := _c.mutation.Sealed(); !ok {
 		return &ValidationError{Name: "sealed", err: errors.New(`ent: missing required field "WebhookSecret.sealed"`)}
@@ -230,6 +251,10 @@ func (_c *WebhookSecretCreate) createSpec() (*WebhookSecret, *sqlgraph.CreateSpe
 	if value, ok := _c.mutation.Kind(); ok {
 		_spec.SetField(webhooksecret.FieldKind, field.TypeEnum, value)
 		_node.Kind = value
+	}
+	if value, ok := _c.mutation.EndpointID(); ok {
+		_spec.SetField(webhooksecret.FieldEndpointID, field.TypeString, value)
+		_node.EndpointID = value
 	}
 	if value, ok := _c.mutation.Sealed(); ok {
 		_spec.SetField(webhooksecret.FieldSealed, field.TypeBytes, value)
@@ -343,6 +368,9 @@ func (u *WebhookSecretUpsertOne) UpdateNewValues() *WebhookSecretUpsertOne {
 		}
 		if _, exists := u.create.mutation.Kind(); exists {
 			s.SetIgnore(webhooksecret.FieldKind)
+		}
+		if _, exists := u.create.mutation.EndpointID(); exists {
+			s.SetIgnore(webhooksecret.FieldEndpointID)
 		}
 		if _, exists := u.create.mutation.Sealed(); exists {
 			s.SetIgnore(webhooksecret.FieldSealed)
@@ -596,6 +624,9 @@ func (u *WebhookSecretUpsertBulk) UpdateNewValues() *WebhookSecretUpsertBulk {
 			}
 			if _, exists := b.mutation.Kind(); exists {
 				s.SetIgnore(webhooksecret.FieldKind)
+			}
+			if _, exists := b.mutation.EndpointID(); exists {
+				s.SetIgnore(webhooksecret.FieldEndpointID)
 			}
 			if _, exists := b.mutation.Sealed(); exists {
 				s.SetIgnore(webhooksecret.FieldSealed)

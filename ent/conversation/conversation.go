@@ -50,6 +50,20 @@ const (
 	FieldLastEventAt = "last_event_at"
 	// FieldClosedBy holds the string denoting the closed_by field in the database.
 	FieldClosedBy = "closed_by"
+	// FieldParentID holds the string denoting the parent_id field in the database.
+	FieldParentID = "parent_id"
+	// FieldChildID holds the string denoting the child_id field in the database.
+	FieldChildID = "child_id"
+	// FieldPerson holds the string denoting the person field in the database.
+	FieldPerson = "person"
+	// FieldAssignee holds the string denoting the assignee field in the database.
+	FieldAssignee = "assignee"
+	// FieldWaitingSince holds the string denoting the waiting_since field in the database.
+	FieldWaitingSince = "waiting_since"
+	// FieldHandoffReason holds the string denoting the handoff_reason field in the database.
+	FieldHandoffReason = "handoff_reason"
+	// FieldHadHandoff holds the string denoting the had_handoff field in the database.
+	FieldHadHandoff = "had_handoff"
 	// Table holds the table name of the conversation in the database.
 	Table = "conversations"
 )
@@ -75,6 +89,13 @@ var Columns = []string{
 	FieldAnswerDueAt,
 	FieldLastEventAt,
 	FieldClosedBy,
+	FieldParentID,
+	FieldChildID,
+	FieldPerson,
+	FieldAssignee,
+	FieldWaitingSince,
+	FieldHandoffReason,
+	FieldHadHandoff,
 }
 
 // ValidColumn reports if the column name is valid (part of the table columns).
@@ -114,6 +135,18 @@ var (
 	DefaultLastEventAt func() time.Time
 	// DefaultClosedBy holds the default value on creation for the "closed_by" field.
 	DefaultClosedBy string
+	// DefaultParentID holds the default value on creation for the "parent_id" field.
+	DefaultParentID string
+	// DefaultChildID holds the default value on creation for the "child_id" field.
+	DefaultChildID string
+	// DefaultPerson holds the default value on creation for the "person" field.
+	DefaultPerson string
+	// DefaultAssignee holds the default value on creation for the "assignee" field.
+	DefaultAssignee string
+	// DefaultHandoffReason holds the default value on creation for the "handoff_reason" field.
+	DefaultHandoffReason string
+	// DefaultHadHandoff holds the default value on creation for the "had_handoff" field.
+	DefaultHadHandoff bool
 	// IDValidator is a validator for the "id" field. It is called by the builders before save.
 	IDValidator func(string) error
 )
@@ -258,4 +291,39 @@ func ByLastEventAt(opts ...sql.OrderTermOption) OrderOption {
 // ByClosedBy orders the results by the closed_by field.
 func ByClosedBy(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldClosedBy, opts...).ToFunc()
+}
+
+// ByParentID orders the results by the parent_id field.
+func ByParentID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldParentID, opts...).ToFunc()
+}
+
+// ByChildID orders the results by the child_id field.
+func ByChildID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldChildID, opts...).ToFunc()
+}
+
+// ByPerson orders the results by the person field.
+func ByPerson(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldPerson, opts...).ToFunc()
+}
+
+// ByAssignee orders the results by the assignee field.
+func ByAssignee(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldAssignee, opts...).ToFunc()
+}
+
+// ByWaitingSince orders the results by the waiting_since field.
+func ByWaitingSince(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldWaitingSince, opts...).ToFunc()
+}
+
+// ByHandoffReason orders the results by the handoff_reason field.
+func ByHandoffReason(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldHandoffReason, opts...).ToFunc()
+}
+
+// ByHadHandoff orders the results by the had_handoff field.
+func ByHadHandoff(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldHadHandoff, opts...).ToFunc()
 }

@@ -139,6 +139,41 @@ func ClosedBy(v string) predicate.Conversation {
 	return predicate.Conversation(sql.FieldEQ(FieldClosedBy, v))
 }
 
+// ParentID applies equality check predicate on the "parent_id" field. It's identical to ParentIDEQ.
+func ParentID(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldParentID, v))
+}
+
+// ChildID applies equality check predicate on the "child_id" field. It's identical to ChildIDEQ.
+func ChildID(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldChildID, v))
+}
+
+// Person applies equality check predicate on the "person" field. It's identical to PersonEQ.
+func Person(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldPerson, v))
+}
+
+// Assignee applies equality check predicate on the "assignee" field. It's identical to AssigneeEQ.
+func Assignee(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldAssignee, v))
+}
+
+// WaitingSince applies equality check predicate on the "waiting_since" field. It's identical to WaitingSinceEQ.
+func WaitingSince(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldWaitingSince, v))
+}
+
+// HandoffReason applies equality check predicate on the "handoff_reason" field. It's identical to HandoffReasonEQ.
+func HandoffReason(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldHandoffReason, v))
+}
+
+// HadHandoff applies equality check predicate on the "had_handoff" field. It's identical to HadHandoffEQ.
+func HadHandoff(v bool) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldHadHandoff, v))
+}
+
 // CompanyIDEQ applies the EQ predicate on the "company_id" field.
 func CompanyIDEQ(v string) predicate.Conversation {
 	return predicate.Conversation(sql.FieldEQ(FieldCompanyID, v))
@@ -972,6 +1007,391 @@ func ClosedByEqualFold(v string) predicate.Conversation {
 // ClosedByContainsFold applies the ContainsFold predicate on the "closed_by" field.
 func ClosedByContainsFold(v string) predicate.Conversation {
 	return predicate.Conversation(sql.FieldContainsFold(FieldClosedBy, v))
+}
+
+// ParentIDEQ applies the EQ predicate on the "parent_id" field.
+func ParentIDEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldParentID, v))
+}
+
+// ParentIDNEQ applies the NEQ predicate on the "parent_id" field.
+func ParentIDNEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldParentID, v))
+}
+
+// ParentIDIn applies the In predicate on the "parent_id" field.
+func ParentIDIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldIn(FieldParentID, vs...))
+}
+
+// ParentIDNotIn applies the NotIn predicate on the "parent_id" field.
+func ParentIDNotIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotIn(FieldParentID, vs...))
+}
+
+// ParentIDGT applies the GT predicate on the "parent_id" field.
+func ParentIDGT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGT(FieldParentID, v))
+}
+
+// ParentIDGTE applies the GTE predicate on the "parent_id" field.
+func ParentIDGTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGTE(FieldParentID, v))
+}
+
+// ParentIDLT applies the LT predicate on the "parent_id" field.
+func ParentIDLT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLT(FieldParentID, v))
+}
+
+// ParentIDLTE applies the LTE predicate on the "parent_id" field.
+func ParentIDLTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLTE(FieldParentID, v))
+}
+
+// ParentIDContains applies the Contains predicate on the "parent_id" field.
+func ParentIDContains(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContains(FieldParentID, v))
+}
+
+// ParentIDHasPrefix applies the HasPrefix predicate on the "parent_id" field.
+func ParentIDHasPrefix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasPrefix(FieldParentID, v))
+}
+
+// ParentIDHasSuffix applies the HasSuffix predicate on the "parent_id" field.
+func ParentIDHasSuffix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasSuffix(FieldParentID, v))
+}
+
+// ParentIDEqualFold applies the EqualFold predicate on the "parent_id" field.
+func ParentIDEqualFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEqualFold(FieldParentID, v))
+}
+
+// ParentIDContainsFold applies the ContainsFold predicate on the "parent_id" field.
+func ParentIDContainsFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContainsFold(FieldParentID, v))
+}
+
+// ChildIDEQ applies the EQ predicate on the "child_id" field.
+func ChildIDEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldChildID, v))
+}
+
+// ChildIDNEQ applies the NEQ predicate on the "child_id" field.
+func ChildIDNEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldChildID, v))
+}
+
+// ChildIDIn applies the In predicate on the "child_id" field.
+func ChildIDIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldIn(FieldChildID, vs...))
+}
+
+// ChildIDNotIn applies the NotIn predicate on the "child_id" field.
+func ChildIDNotIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotIn(FieldChildID, vs...))
+}
+
+// ChildIDGT applies the GT predicate on the "child_id" field.
+func ChildIDGT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGT(FieldChildID, v))
+}
+
+// ChildIDGTE applies the GTE predicate on the "child_id" field.
+func ChildIDGTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGTE(FieldChildID, v))
+}
+
+// ChildIDLT applies the LT predicate on the "child_id" field.
+func ChildIDLT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLT(FieldChildID, v))
+}
+
+// ChildIDLTE applies the LTE predicate on the "child_id" field.
+func ChildIDLTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLTE(FieldChildID, v))
+}
+
+// ChildIDContains applies the Contains predicate on the "child_id" field.
+func ChildIDContains(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContains(FieldChildID, v))
+}
+
+// ChildIDHasPrefix applies the HasPrefix predicate on the "child_id" field.
+func ChildIDHasPrefix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasPrefix(FieldChildID, v))
+}
+
+// ChildIDHasSuffix applies the HasSuffix predicate on the "child_id" field.
+func ChildIDHasSuffix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasSuffix(FieldChildID, v))
+}
+
+// ChildIDEqualFold applies the EqualFold predicate on the "child_id" field.
+func ChildIDEqualFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEqualFold(FieldChildID, v))
+}
+
+// ChildIDContainsFold applies the ContainsFold predicate on the "child_id" field.
+func ChildIDContainsFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContainsFold(FieldChildID, v))
+}
+
+// PersonEQ applies the EQ predicate on the "person" field.
+func PersonEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldPerson, v))
+}
+
+// PersonNEQ applies the NEQ predicate on the "person" field.
+func PersonNEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldPerson, v))
+}
+
+// PersonIn applies the In predicate on the "person" field.
+func PersonIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldIn(FieldPerson, vs...))
+}
+
+// PersonNotIn applies the NotIn predicate on the "person" field.
+func PersonNotIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotIn(FieldPerson, vs...))
+}
+
+// PersonGT applies the GT predicate on the "person" field.
+func PersonGT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGT(FieldPerson, v))
+}
+
+// PersonGTE applies the GTE predicate on the "person" field.
+func PersonGTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGTE(FieldPerson, v))
+}
+
+// PersonLT applies the LT predicate on the "person" field.
+func PersonLT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLT(FieldPerson, v))
+}
+
+// PersonLTE applies the LTE predicate on the "person" field.
+func PersonLTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLTE(FieldPerson, v))
+}
+
+// PersonContains applies the Contains predicate on the "person" field.
+func PersonContains(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContains(FieldPerson, v))
+}
+
+// PersonHasPrefix applies the HasPrefix predicate on the "person" field.
+func PersonHasPrefix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasPrefix(FieldPerson, v))
+}
+
+// PersonHasSuffix applies the HasSuffix predicate on the "person" field.
+func PersonHasSuffix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasSuffix(FieldPerson, v))
+}
+
+// PersonEqualFold applies the EqualFold predicate on the "person" field.
+func PersonEqualFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEqualFold(FieldPerson, v))
+}
+
+// PersonContainsFold applies the ContainsFold predicate on the "person" field.
+func PersonContainsFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContainsFold(FieldPerson, v))
+}
+
+// AssigneeEQ applies the EQ predicate on the "assignee" field.
+func AssigneeEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldAssignee, v))
+}
+
+// AssigneeNEQ applies the NEQ predicate on the "assignee" field.
+func AssigneeNEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldAssignee, v))
+}
+
+// AssigneeIn applies the In predicate on the "assignee" field.
+func AssigneeIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldIn(FieldAssignee, vs...))
+}
+
+// AssigneeNotIn applies the NotIn predicate on the "assignee" field.
+func AssigneeNotIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotIn(FieldAssignee, vs...))
+}
+
+// AssigneeGT applies the GT predicate on the "assignee" field.
+func AssigneeGT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGT(FieldAssignee, v))
+}
+
+// AssigneeGTE applies the GTE predicate on the "assignee" field.
+func AssigneeGTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGTE(FieldAssignee, v))
+}
+
+// AssigneeLT applies the LT predicate on the "assignee" field.
+func AssigneeLT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLT(FieldAssignee, v))
+}
+
+// AssigneeLTE applies the LTE predicate on the "assignee" field.
+func AssigneeLTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLTE(FieldAssignee, v))
+}
+
+// AssigneeContains applies the Contains predicate on the "assignee" field.
+func AssigneeContains(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContains(FieldAssignee, v))
+}
+
+// AssigneeHasPrefix applies the HasPrefix predicate on the "assignee" field.
+func AssigneeHasPrefix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasPrefix(FieldAssignee, v))
+}
+
+// AssigneeHasSuffix applies the HasSuffix predicate on the "assignee" field.
+func AssigneeHasSuffix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasSuffix(FieldAssignee, v))
+}
+
+// AssigneeEqualFold applies the EqualFold predicate on the "assignee" field.
+func AssigneeEqualFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEqualFold(FieldAssignee, v))
+}
+
+// AssigneeContainsFold applies the ContainsFold predicate on the "assignee" field.
+func AssigneeContainsFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContainsFold(FieldAssignee, v))
+}
+
+// WaitingSinceEQ applies the EQ predicate on the "waiting_since" field.
+func WaitingSinceEQ(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldWaitingSince, v))
+}
+
+// WaitingSinceNEQ applies the NEQ predicate on the "waiting_since" field.
+func WaitingSinceNEQ(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldWaitingSince, v))
+}
+
+// WaitingSinceIn applies the In predicate on the "waiting_since" field.
+func WaitingSinceIn(vs ...time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldIn(FieldWaitingSince, vs...))
+}
+
+// WaitingSinceNotIn applies the NotIn predicate on the "waiting_since" field.
+func WaitingSinceNotIn(vs ...time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotIn(FieldWaitingSince, vs...))
+}
+
+// WaitingSinceGT applies the GT predicate on the "waiting_since" field.
+func WaitingSinceGT(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGT(FieldWaitingSince, v))
+}
+
+// WaitingSinceGTE applies the GTE predicate on the "waiting_since" field.
+func WaitingSinceGTE(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGTE(FieldWaitingSince, v))
+}
+
+// WaitingSinceLT applies the LT predicate on the "waiting_since" field.
+func WaitingSinceLT(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLT(FieldWaitingSince, v))
+}
+
+// WaitingSinceLTE applies the LTE predicate on the "waiting_since" field.
+func WaitingSinceLTE(v time.Time) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLTE(FieldWaitingSince, v))
+}
+
+// WaitingSinceIsNil applies the IsNil predicate on the "waiting_since" field.
+func WaitingSinceIsNil() predicate.Conversation {
+	return predicate.Conversation(sql.FieldIsNull(FieldWaitingSince))
+}
+
+// WaitingSinceNotNil applies the NotNil predicate on the "waiting_since" field.
+func WaitingSinceNotNil() predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotNull(FieldWaitingSince))
+}
+
+// HandoffReasonEQ applies the EQ predicate on the "handoff_reason" field.
+func HandoffReasonEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldHandoffReason, v))
+}
+
+// HandoffReasonNEQ applies the NEQ predicate on the "handoff_reason" field.
+func HandoffReasonNEQ(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldHandoffReason, v))
+}
+
+// HandoffReasonIn applies the In predicate on the "handoff_reason" field.
+func HandoffReasonIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldIn(FieldHandoffReason, vs...))
+}
+
+// HandoffReasonNotIn applies the NotIn predicate on the "handoff_reason" field.
+func HandoffReasonNotIn(vs ...string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotIn(FieldHandoffReason, vs...))
+}
+
+// HandoffReasonGT applies the GT predicate on the "handoff_reason" field.
+func HandoffReasonGT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGT(FieldHandoffReason, v))
+}
+
+// HandoffReasonGTE applies the GTE predicate on the "handoff_reason" field.
+func HandoffReasonGTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldGTE(FieldHandoffReason, v))
+}
+
+// HandoffReasonLT applies the LT predicate on the "handoff_reason" field.
+func HandoffReasonLT(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLT(FieldHandoffReason, v))
+}
+
+// HandoffReasonLTE applies the LTE predicate on the "handoff_reason" field.
+func HandoffReasonLTE(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldLTE(FieldHandoffReason, v))
+}
+
+// HandoffReasonContains applies the Contains predicate on the "handoff_reason" field.
+func HandoffReasonContains(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContains(FieldHandoffReason, v))
+}
+
+// HandoffReasonHasPrefix applies the HasPrefix predicate on the "handoff_reason" field.
+func HandoffReasonHasPrefix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasPrefix(FieldHandoffReason, v))
+}
+
+// HandoffReasonHasSuffix applies the HasSuffix predicate on the "handoff_reason" field.
+func HandoffReasonHasSuffix(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldHasSuffix(FieldHandoffReason, v))
+}
+
+// HandoffReasonEqualFold applies the EqualFold predicate on the "handoff_reason" field.
+func HandoffReasonEqualFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEqualFold(FieldHandoffReason, v))
+}
+
+// HandoffReasonContainsFold applies the ContainsFold predicate on the "handoff_reason" field.
+func HandoffReasonContainsFold(v string) predicate.Conversation {
+	return predicate.Conversation(sql.FieldContainsFold(FieldHandoffReason, v))
+}
+
+// HadHandoffEQ applies the EQ predicate on the "had_handoff" field.
+func HadHandoffEQ(v bool) predicate.Conversation {
+	return predicate.Conversation(sql.FieldEQ(FieldHadHandoff, v))
+}
+
+// HadHandoffNEQ applies the NEQ predicate on the "had_handoff" field.
+func HadHandoffNEQ(v bool) predicate.Conversation {
+	return predicate.Conversation(sql.FieldNEQ(FieldHadHandoff, v))
 }
 
 // And groups predicates with the AND operator between them.

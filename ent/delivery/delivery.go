@@ -20,6 +20,8 @@ const (
 	FieldConversationID = "conversation_id"
 	// FieldSequence holds the string denoting the sequence field in the database.
 	FieldSequence = "sequence"
+	// FieldRound holds the string denoting the round field in the database.
+	FieldRound = "round"
 	// FieldState holds the string denoting the state field in the database.
 	FieldState = "state"
 	// FieldAttempts holds the string denoting the attempts field in the database.
@@ -60,6 +62,7 @@ var Columns = []string{
 	FieldCompanyID,
 	FieldConversationID,
 	FieldSequence,
+	FieldRound,
 	FieldState,
 	FieldAttempts,
 	FieldNextAttemptAt,
@@ -92,6 +95,8 @@ var (
 	CompanyIDValidator func(string) error
 	// ConversationIDValidator is a validator for the "conversation_id" field. It is called by the builders before save.
 	ConversationIDValidator func(string) error
+	// DefaultRound holds the default value on creation for the "round" field.
+	DefaultRound int
 	// DefaultAttempts holds the default value on creation for the "attempts" field.
 	DefaultAttempts int
 	// DefaultNextAttemptAt holds the default value on creation for the "next_attempt_at" field.
@@ -161,6 +166,11 @@ func ByConversationID(opts ...sql.OrderTermOption) OrderOption {
 // BySequence orders the results by the sequence field.
 func BySequence(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldSequence, opts...).ToFunc()
+}
+
+// ByRound orders the results by the round field.
+func ByRound(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldRound, opts...).ToFunc()
 }
 
 // ByState orders the results by the state field.

@@ -79,6 +79,11 @@ func Sequence(v int64) predicate.Delivery {
 	return predicate.Delivery(sql.FieldEQ(FieldSequence, v))
 }
 
+// Round applies equality check predicate on the "round" field. It's identical to RoundEQ.
+func Round(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldEQ(FieldRound, v))
+}
+
 // Attempts applies equality check predicate on the "attempts" field. It's identical to AttemptsEQ.
 func Attempts(v int) predicate.Delivery {
 	return predicate.Delivery(sql.FieldEQ(FieldAttempts, v))
@@ -307,6 +312,46 @@ func SequenceLT(v int64) predicate.Delivery {
 // SequenceLTE applies the LTE predicate on the "sequence" field.
 func SequenceLTE(v int64) predicate.Delivery {
 	return predicate.Delivery(sql.FieldLTE(FieldSequence, v))
+}
+
+// RoundEQ applies the EQ predicate on the "round" field.
+func RoundEQ(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldEQ(FieldRound, v))
+}
+
+// RoundNEQ applies the NEQ predicate on the "round" field.
+func RoundNEQ(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldNEQ(FieldRound, v))
+}
+
+// RoundIn applies the In predicate on the "round" field.
+func RoundIn(vs ...int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldIn(FieldRound, vs...))
+}
+
+// RoundNotIn applies the NotIn predicate on the "round" field.
+func RoundNotIn(vs ...int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldNotIn(FieldRound, vs...))
+}
+
+// RoundGT applies the GT predicate on the "round" field.
+func RoundGT(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldGT(FieldRound, v))
+}
+
+// RoundGTE applies the GTE predicate on the "round" field.
+func RoundGTE(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldGTE(FieldRound, v))
+}
+
+// RoundLT applies the LT predicate on the "round" field.
+func RoundLT(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldLT(FieldRound, v))
+}
+
+// RoundLTE applies the LTE predicate on the "round" field.
+func RoundLTE(v int) predicate.Delivery {
+	return predicate.Delivery(sql.FieldLTE(FieldRound, v))
 }
 
 // StateEQ applies the EQ predicate on the "state" field.

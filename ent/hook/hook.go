@@ -69,6 +69,18 @@ func (f ApiKeyFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, erro
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.ApiKeyMutation", m)
 }
 
+// The AttemptFunc type is an adapter to allow the use of ordinary
+// function as Attempt mutator.
+type AttemptFunc func(context.Context, *ent.AttemptMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f AttemptFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.AttemptMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.AttemptMutation", m)
+}
+
 // The AuthorizationCodeFunc type is an adapter to allow the use of ordinary
 // function as AuthorizationCode mutator.
 type AuthorizationCodeFunc func(context.Context, *ent.AuthorizationCodeMutation) (ent.Value, error)
@@ -81,18 +93,6 @@ func (f AuthorizationCodeFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.AuthorizationCodeMutation", m)
 }
 
-// The BackendFunc type is an adapter to allow the use of ordinary
-// function as Backend mutator.
-type BackendFunc func(context.Context, *ent.BackendMutation) (ent.Value, error)
-
-// Mutate calls f(ctx, m).
-func (f BackendFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
-	if mv, ok := m.(*ent.BackendMutation); ok {
-		return f(ctx, mv)
-	}
-	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.BackendMutation", m)
-}
-
 // The CompanyFunc type is an adapter to allow the use of ordinary
 // function as Company mutator.
 type CompanyFunc func(context.Context, *ent.CompanyMutation) (ent.Value, error)
@@ -103,6 +103,18 @@ func (f CompanyFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, err
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.CompanyMutation", m)
+}
+
+// The CompanyEventFunc type is an adapter to allow the use of ordinary
+// function as CompanyEvent mutator.
+type CompanyEventFunc func(context.Context, *ent.CompanyEventMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f CompanyEventFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.CompanyEventMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.CompanyEventMutation", m)
 }
 
 // The ConversationFunc type is an adapter to allow the use of ordinary
@@ -153,6 +165,30 @@ func (f DomainFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, erro
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.DomainMutation", m)
 }
 
+// The EndpointFunc type is an adapter to allow the use of ordinary
+// function as Endpoint mutator.
+type EndpointFunc func(context.Context, *ent.EndpointMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f EndpointFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.EndpointMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.EndpointMutation", m)
+}
+
+// The EndpointDeliveryFunc type is an adapter to allow the use of ordinary
+// function as EndpointDelivery mutator.
+type EndpointDeliveryFunc func(context.Context, *ent.EndpointDeliveryMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f EndpointDeliveryFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.EndpointDeliveryMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.EndpointDeliveryMutation", m)
+}
+
 // The EventFunc type is an adapter to allow the use of ordinary
 // function as Event mutator.
 type EventFunc func(context.Context, *ent.EventMutation) (ent.Value, error)
@@ -177,6 +213,30 @@ func (f GrantFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.GrantMutation", m)
 }
 
+// The InboxSettingsFunc type is an adapter to allow the use of ordinary
+// function as InboxSettings mutator.
+type InboxSettingsFunc func(context.Context, *ent.InboxSettingsMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f InboxSettingsFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.InboxSettingsMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.InboxSettingsMutation", m)
+}
+
+// The NoteFunc type is an adapter to allow the use of ordinary
+// function as Note mutator.
+type NoteFunc func(context.Context, *ent.NoteMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f NoteFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.NoteMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.NoteMutation", m)
+}
+
 // The OperatorKeyFunc type is an adapter to allow the use of ordinary
 // function as OperatorKey mutator.
 type OperatorKeyFunc func(context.Context, *ent.OperatorKeyMutation) (ent.Value, error)
@@ -199,6 +259,18 @@ func (f PageDesignFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, 
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PageDesignMutation", m)
+}
+
+// The PresenceFunc type is an adapter to allow the use of ordinary
+// function as Presence mutator.
+type PresenceFunc func(context.Context, *ent.PresenceMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f PresenceFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.PresenceMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PresenceMutation", m)
 }
 
 // The SessionFunc type is an adapter to allow the use of ordinary

@@ -13,18 +13,24 @@ import (
 	"github.com/poppyfield/poppyfield/ent/admissionrule"
 	"github.com/poppyfield/poppyfield/ent/answeredrequest"
 	"github.com/poppyfield/poppyfield/ent/apikey"
+	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
-	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/company"
+	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
 	"github.com/poppyfield/poppyfield/ent/delivery"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/ent/endpoint"
+	"github.com/poppyfield/poppyfield/ent/endpointdelivery"
 	"github.com/poppyfield/poppyfield/ent/event"
 	"github.com/poppyfield/poppyfield/ent/grant"
+	"github.com/poppyfield/poppyfield/ent/inboxsettings"
+	"github.com/poppyfield/poppyfield/ent/note"
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
+	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -224,6 +230,33 @@ func (f TraverseApiKey) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.ApiKeyQuery", q)
 }
 
+// The AttemptFunc type is an adapter to allow the use of ordinary function as a Querier.
+type AttemptFunc func(context.Context, *ent.AttemptQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f AttemptFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.AttemptQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.AttemptQuery", q)
+}
+
+// The TraverseAttempt type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseAttempt func(context.Context, *ent.AttemptQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseAttempt) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseAttempt) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.AttemptQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.AttemptQuery", q)
+}
+
 // The AuthorizationCodeFunc type is an adapter to allow the use of ordinary function as a Querier.
 type AuthorizationCodeFunc func(context.Context, *ent.AuthorizationCodeQuery) (ent.Value, error)
 
@@ -251,33 +284,6 @@ func (f TraverseAuthorizationCode) Traverse(ctx context.Context, q ent.Query) er
 	return fmt.Errorf("unexpected query type %T. expect *ent.AuthorizationCodeQuery", q)
 }
 
-// The BackendFunc type is an adapter to allow the use of ordinary function as a Querier.
-type BackendFunc func(context.Context, *ent.BackendQuery) (ent.Value, error)
-
-// Query calls f(ctx, q).
-func (f BackendFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
-	if q, ok := q.(*ent.BackendQuery); ok {
-		return f(ctx, q)
-	}
-	return nil, fmt.Errorf("unexpected query type %T. expect *ent.BackendQuery", q)
-}
-
-// The TraverseBackend type is an adapter to allow the use of ordinary function as Traverser.
-type TraverseBackend func(context.Context, *ent.BackendQuery) error
-
-// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
-func (f TraverseBackend) Intercept(next ent.Querier) ent.Querier {
-	return next
-}
-
-// Traverse calls f(ctx, q).
-func (f TraverseBackend) Traverse(ctx context.Context, q ent.Query) error {
-	if q, ok := q.(*ent.BackendQuery); ok {
-		return f(ctx, q)
-	}
-	return fmt.Errorf("unexpected query type %T. expect *ent.BackendQuery", q)
-}
-
 // The CompanyFunc type is an adapter to allow the use of ordinary function as a Querier.
 type CompanyFunc func(context.Context, *ent.CompanyQuery) (ent.Value, error)
 
@@ -303,6 +309,33 @@ func (f TraverseCompany) Traverse(ctx context.Context, q ent.Query) error {
 		return f(ctx, q)
 	}
 	return fmt.Errorf("unexpected query type %T. expect *ent.CompanyQuery", q)
+}
+
+// The CompanyEventFunc type is an adapter to allow the use of ordinary function as a Querier.
+type CompanyEventFunc func(context.Context, *ent.CompanyEventQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f CompanyEventFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.CompanyEventQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.CompanyEventQuery", q)
+}
+
+// The TraverseCompanyEvent type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseCompanyEvent func(context.Context, *ent.CompanyEventQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseCompanyEvent) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseCompanyEvent) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.CompanyEventQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.CompanyEventQuery", q)
 }
 
 // The ConversationFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -413,6 +446,60 @@ func (f TraverseDomain) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.DomainQuery", q)
 }
 
+// The EndpointFunc type is an adapter to allow the use of ordinary function as a Querier.
+type EndpointFunc func(context.Context, *ent.EndpointQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f EndpointFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.EndpointQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.EndpointQuery", q)
+}
+
+// The TraverseEndpoint type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseEndpoint func(context.Context, *ent.EndpointQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseEndpoint) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseEndpoint) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.EndpointQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.EndpointQuery", q)
+}
+
+// The EndpointDeliveryFunc type is an adapter to allow the use of ordinary function as a Querier.
+type EndpointDeliveryFunc func(context.Context, *ent.EndpointDeliveryQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f EndpointDeliveryFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.EndpointDeliveryQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.EndpointDeliveryQuery", q)
+}
+
+// The TraverseEndpointDelivery type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseEndpointDelivery func(context.Context, *ent.EndpointDeliveryQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseEndpointDelivery) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseEndpointDelivery) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.EndpointDeliveryQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.EndpointDeliveryQuery", q)
+}
+
 // The EventFunc type is an adapter to allow the use of ordinary function as a Querier.
 type EventFunc func(context.Context, *ent.EventQuery) (ent.Value, error)
 
@@ -467,6 +554,60 @@ func (f TraverseGrant) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.GrantQuery", q)
 }
 
+// The InboxSettingsFunc type is an adapter to allow the use of ordinary function as a Querier.
+type InboxSettingsFunc func(context.Context, *ent.InboxSettingsQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f InboxSettingsFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.InboxSettingsQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.InboxSettingsQuery", q)
+}
+
+// The TraverseInboxSettings type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseInboxSettings func(context.Context, *ent.InboxSettingsQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseInboxSettings) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseInboxSettings) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.InboxSettingsQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.InboxSettingsQuery", q)
+}
+
+// The NoteFunc type is an adapter to allow the use of ordinary function as a Querier.
+type NoteFunc func(context.Context, *ent.NoteQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f NoteFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.NoteQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.NoteQuery", q)
+}
+
+// The TraverseNote type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseNote func(context.Context, *ent.NoteQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseNote) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseNote) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.NoteQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.NoteQuery", q)
+}
+
 // The OperatorKeyFunc type is an adapter to allow the use of ordinary function as a Querier.
 type OperatorKeyFunc func(context.Context, *ent.OperatorKeyQuery) (ent.Value, error)
 
@@ -519,6 +660,33 @@ func (f TraversePageDesign) Traverse(ctx context.Context, q ent.Query) error {
 		return f(ctx, q)
 	}
 	return fmt.Errorf("unexpected query type %T. expect *ent.PageDesignQuery", q)
+}
+
+// The PresenceFunc type is an adapter to allow the use of ordinary function as a Querier.
+type PresenceFunc func(context.Context, *ent.PresenceQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f PresenceFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.PresenceQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.PresenceQuery", q)
+}
+
+// The TraversePresence type is an adapter to allow the use of ordinary function as Traverser.
+type TraversePresence func(context.Context, *ent.PresenceQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraversePresence) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraversePresence) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.PresenceQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.PresenceQuery", q)
 }
 
 // The SessionFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -696,12 +864,14 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.AnsweredRequestQuery, predicate.AnsweredRequest, answeredrequest.OrderOption]{typ: ent.TypeAnsweredRequest, tq: q}, nil
 	case *ent.ApiKeyQuery:
 		return &query[*ent.ApiKeyQuery, predicate.ApiKey, apikey.OrderOption]{typ: ent.TypeApiKey, tq: q}, nil
+	case *ent.AttemptQuery:
+		return &query[*ent.AttemptQuery, predicate.Attempt, attempt.OrderOption]{typ: ent.TypeAttempt, tq: q}, nil
 	case *ent.AuthorizationCodeQuery:
 		return &query[*ent.AuthorizationCodeQuery, predicate.AuthorizationCode, authorizationcode.OrderOption]{typ: ent.TypeAuthorizationCode, tq: q}, nil
-	case *ent.BackendQuery:
-		return &query[*ent.BackendQuery, predicate.Backend, backend.OrderOption]{typ: ent.TypeBackend, tq: q}, nil
 	case *ent.CompanyQuery:
 		return &query[*ent.CompanyQuery, predicate.Company, company.OrderOption]{typ: ent.TypeCompany, tq: q}, nil
+	case *ent.CompanyEventQuery:
+		return &query[*ent.CompanyEventQuery, predicate.CompanyEvent, companyevent.OrderOption]{typ: ent.TypeCompanyEvent, tq: q}, nil
 	case *ent.ConversationQuery:
 		return &query[*ent.ConversationQuery, predicate.Conversation, conversation.OrderOption]{typ: ent.TypeConversation, tq: q}, nil
 	case *ent.DeliveryQuery:
@@ -710,14 +880,24 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.DeviceAuthorizationQuery, predicate.DeviceAuthorization, deviceauthorization.OrderOption]{typ: ent.TypeDeviceAuthorization, tq: q}, nil
 	case *ent.DomainQuery:
 		return &query[*ent.DomainQuery, predicate.Domain, domain.OrderOption]{typ: ent.TypeDomain, tq: q}, nil
+	case *ent.EndpointQuery:
+		return &query[*ent.EndpointQuery, predicate.Endpoint, endpoint.OrderOption]{typ: ent.TypeEndpoint, tq: q}, nil
+	case *ent.EndpointDeliveryQuery:
+		return &query[*ent.EndpointDeliveryQuery, predicate.EndpointDelivery, endpointdelivery.OrderOption]{typ: ent.TypeEndpointDelivery, tq: q}, nil
 	case *ent.EventQuery:
 		return &query[*ent.EventQuery, predicate.Event, event.OrderOption]{typ: ent.TypeEvent, tq: q}, nil
 	case *ent.GrantQuery:
 		return &query[*ent.GrantQuery, predicate.Grant, grant.OrderOption]{typ: ent.TypeGrant, tq: q}, nil
+	case *ent.InboxSettingsQuery:
+		return &query[*ent.InboxSettingsQuery, predicate.InboxSettings, inboxsettings.OrderOption]{typ: ent.TypeInboxSettings, tq: q}, nil
+	case *ent.NoteQuery:
+		return &query[*ent.NoteQuery, predicate.Note, note.OrderOption]{typ: ent.TypeNote, tq: q}, nil
 	case *ent.OperatorKeyQuery:
 		return &query[*ent.OperatorKeyQuery, predicate.OperatorKey, operatorkey.OrderOption]{typ: ent.TypeOperatorKey, tq: q}, nil
 	case *ent.PageDesignQuery:
 		return &query[*ent.PageDesignQuery, predicate.PageDesign, pagedesign.OrderOption]{typ: ent.TypePageDesign, tq: q}, nil
+	case *ent.PresenceQuery:
+		return &query[*ent.PresenceQuery, predicate.Presence, presence.OrderOption]{typ: ent.TypePresence, tq: q}, nil
 	case *ent.SessionQuery:
 		return &query[*ent.SessionQuery, predicate.Session, session.OrderOption]{typ: ent.TypeSession, tq: q}, nil
 	case *ent.SessionTokenQuery:

@@ -129,6 +129,42 @@ var (
 			},
 		},
 	}
+	// AttemptsColumns holds the columns for the "attempts" table.
+	AttemptsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "delivery_id", Type: field.TypeString},
+		{Name: "endpoint_id", Type: field.TypeString},
+		{Name: "status", Type: field.TypeInt, Default: 0},
+		{Name: "outcome", Type: field.TypeString},
+		{Name: "reason", Type: field.TypeString, Default: ""},
+		{Name: "duration_us", Type: field.TypeInt64},
+		{Name: "evidence", Type: field.TypeJSON, Nullable: true},
+		{Name: "created_at", Type: field.TypeTime},
+	}
+	// AttemptsTable holds the schema information for the "attempts" table.
+	AttemptsTable = &schema.Table{
+		Name:       "attempts",
+		Columns:    AttemptsColumns,
+		PrimaryKey: []*schema.Column{AttemptsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "attempt_company_id_delivery_id_created_at",
+				Unique:  false,
+				Columns: []*schema.Column{AttemptsColumns[1], AttemptsColumns[2], AttemptsColumns[9]},
+			},
+			{
+				Name:    "attempt_company_id_endpoint_id_created_at",
+				Unique:  false,
+				Columns: []*schema.Column{AttemptsColumns[1], AttemptsColumns[3], AttemptsColumns[9]},
+			},
+			{
+				Name:    "attempt_created_at",
+				Unique:  false,
+				Columns: []*schema.Column{AttemptsColumns[9]},
+			},
+		},
+	}
 	// AuthorizationCodesColumns holds the columns for the "authorization_codes" table.
 	AuthorizationCodesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -155,32 +191,6 @@ var (
 				Name:    "authorizationcode_expires_at",
 				Unique:  false,
 				Columns: []*schema.Column{AuthorizationCodesColumns[10]},
-			},
-		},
-	}
-	// BackendsColumns holds the columns for the "backends" table.
-	BackendsColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeString, Size: 128},
-		{Name: "company_id", Type: field.TypeString, Size: 64},
-		{Name: "created_at", Type: field.TypeTime},
-		{Name: "updated_at", Type: field.TypeTime},
-		{Name: "version", Type: field.TypeInt64, Default: 1},
-		{Name: "url", Type: field.TypeString, Default: ""},
-		{Name: "enabled", Type: field.TypeBool, Default: true},
-		{Name: "disable_reason", Type: field.TypeString, Default: ""},
-		{Name: "attempt_timeout_ms", Type: field.TypeInt64, Default: 0},
-		{Name: "deliver_late", Type: field.TypeBool, Default: true},
-	}
-	// BackendsTable holds the schema information for the "backends" table.
-	BackendsTable = &schema.Table{
-		Name:       "backends",
-		Columns:    BackendsColumns,
-		PrimaryKey: []*schema.Column{BackendsColumns[0]},
-		Indexes: []*schema.Index{
-			{
-				Name:    "backend_company_id",
-				Unique:  true,
-				Columns: []*schema.Column{BackendsColumns[1]},
 			},
 		},
 	}
@@ -223,6 +233,37 @@ var (
 			},
 		},
 	}
+	// CompanyEventsColumns holds the columns for the "company_events" table.
+	CompanyEventsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "type", Type: field.TypeString},
+		{Name: "subject", Type: field.TypeString, Default: ""},
+		{Name: "body", Type: field.TypeBytes},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "routed_at", Type: field.TypeTime, Nullable: true},
+	}
+	// CompanyEventsTable holds the schema information for the "company_events" table.
+	CompanyEventsTable = &schema.Table{
+		Name:       "company_events",
+		Columns:    CompanyEventsColumns,
+		PrimaryKey: []*schema.Column{CompanyEventsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "company_event_unrouted",
+				Unique:  false,
+				Columns: []*schema.Column{CompanyEventsColumns[5]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "routed_at IS NULL",
+				},
+			},
+			{
+				Name:    "companyevent_company_id_created_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{CompanyEventsColumns[1], CompanyEventsColumns[5], CompanyEventsColumns[0]},
+			},
+		},
+	}
 	// ConversationsColumns holds the columns for the "conversations" table.
 	ConversationsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -244,6 +285,13 @@ var (
 		{Name: "answer_due_at", Type: field.TypeTime, Nullable: true},
 		{Name: "last_event_at", Type: field.TypeTime},
 		{Name: "closed_by", Type: field.TypeString, Default: ""},
+		{Name: "parent_id", Type: field.TypeString, Default: ""},
+		{Name: "child_id", Type: field.TypeString, Default: ""},
+		{Name: "person", Type: field.TypeString, Default: ""},
+		{Name: "assignee", Type: field.TypeString, Default: ""},
+		{Name: "waiting_since", Type: field.TypeTime, Nullable: true},
+		{Name: "handoff_reason", Type: field.TypeString, Default: ""},
+		{Name: "had_handoff", Type: field.TypeBool, Default: false},
 	}
 	// ConversationsTable holds the schema information for the "conversations" table.
 	ConversationsTable = &schema.Table{
@@ -269,6 +317,22 @@ var (
 				Unique:  false,
 				Columns: []*schema.Column{ConversationsColumns[10], ConversationsColumns[17]},
 			},
+			{
+				Name:    "conversation_company_id_waiting_since_id",
+				Unique:  false,
+				Columns: []*schema.Column{ConversationsColumns[1], ConversationsColumns[23], ConversationsColumns[0]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "waiting_since IS NOT NULL",
+				},
+			},
+			{
+				Name:    "conversation_company_id_person",
+				Unique:  false,
+				Columns: []*schema.Column{ConversationsColumns[1], ConversationsColumns[21]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "person <> ''",
+				},
+			},
 		},
 	}
 	// DeliveriesColumns holds the columns for the "deliveries" table.
@@ -277,6 +341,7 @@ var (
 		{Name: "company_id", Type: field.TypeString, Size: 64},
 		{Name: "conversation_id", Type: field.TypeString},
 		{Name: "sequence", Type: field.TypeInt64},
+		{Name: "round", Type: field.TypeInt, Default: 0},
 		{Name: "state", Type: field.TypeEnum, Enums: []string{"pending", "delivered", "expired", "failed"}, Default: "pending"},
 		{Name: "attempts", Type: field.TypeInt, Default: 0},
 		{Name: "next_attempt_at", Type: field.TypeTime},
@@ -300,17 +365,22 @@ var (
 		PrimaryKey: []*schema.Column{DeliveriesColumns[0]},
 		Indexes: []*schema.Index{
 			{
-				Name:    "delivery_company_id_conversation_id_sequence",
+				Name:    "delivery_company_id_conversation_id_sequence_round",
 				Unique:  true,
-				Columns: []*schema.Column{DeliveriesColumns[1], DeliveriesColumns[2], DeliveriesColumns[3]},
+				Columns: []*schema.Column{DeliveriesColumns[1], DeliveriesColumns[2], DeliveriesColumns[3], DeliveriesColumns[4]},
 			},
 			{
 				Name:    "delivery_next_attempt_at",
 				Unique:  false,
-				Columns: []*schema.Column{DeliveriesColumns[6]},
+				Columns: []*schema.Column{DeliveriesColumns[7]},
 				Annotation: &entsql.IndexAnnotation{
 					Where: "state = 'pending'",
 				},
+			},
+			{
+				Name:    "delivery_company_id_created_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{DeliveriesColumns[1], DeliveriesColumns[18], DeliveriesColumns[0]},
 			},
 			{
 				Name:    "delivery_live",
@@ -397,6 +467,102 @@ var (
 				Name:    "domain_next_check_at",
 				Unique:  false,
 				Columns: []*schema.Column{DomainsColumns[12]},
+			},
+		},
+	}
+	// EndpointsColumns holds the columns for the "endpoints" table.
+	EndpointsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "role", Type: field.TypeEnum, Enums: []string{"answers", "listens"}},
+		{Name: "kind", Type: field.TypeEnum, Enums: []string{"webhook", "openai_chat", "a2a", "stream"}, Default: "webhook"},
+		{Name: "display_name", Type: field.TypeString, Default: ""},
+		{Name: "url", Type: field.TypeString, Default: ""},
+		{Name: "enabled", Type: field.TypeBool, Default: true},
+		{Name: "disable_reason", Type: field.TypeString, Default: ""},
+		{Name: "disabled_at", Type: field.TypeTime, Nullable: true},
+		{Name: "ack_timeout_ms", Type: field.TypeInt64, Default: 0},
+		{Name: "attempt_timeout_ms", Type: field.TypeInt64, Default: 0},
+		{Name: "deliver_late", Type: field.TypeBool, Default: true},
+		{Name: "settings", Type: field.TypeJSON, Nullable: true},
+		{Name: "sealed_credentials", Type: field.TypeBytes, Nullable: true},
+		{Name: "failures", Type: field.TypeInt, Default: 0},
+		{Name: "failing_since", Type: field.TypeTime, Nullable: true},
+		{Name: "last_success_at", Type: field.TypeTime, Nullable: true},
+	}
+	// EndpointsTable holds the schema information for the "endpoints" table.
+	EndpointsTable = &schema.Table{
+		Name:       "endpoints",
+		Columns:    EndpointsColumns,
+		PrimaryKey: []*schema.Column{EndpointsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "endpoint_backend",
+				Unique:  true,
+				Columns: []*schema.Column{EndpointsColumns[1]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "role = 'answers'",
+				},
+			},
+			{
+				Name:    "endpoint_company_id_created_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{EndpointsColumns[1], EndpointsColumns[2], EndpointsColumns[0]},
+			},
+		},
+	}
+	// EndpointDeliveriesColumns holds the columns for the "endpoint_deliveries" table.
+	EndpointDeliveriesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "endpoint_id", Type: field.TypeString},
+		{Name: "event_id", Type: field.TypeString},
+		{Name: "event_type", Type: field.TypeString},
+		{Name: "origin", Type: field.TypeEnum, Enums: []string{"event", "resend", "test"}, Default: "event"},
+		{Name: "state", Type: field.TypeEnum, Enums: []string{"pending", "delivered", "failed", "canceled"}, Default: "pending"},
+		{Name: "attempts", Type: field.TypeInt, Default: 0},
+		{Name: "next_attempt_at", Type: field.TypeTime},
+		{Name: "lease_owner", Type: field.TypeString, Default: ""},
+		{Name: "lease_until", Type: field.TypeTime, Nullable: true},
+		{Name: "last_status", Type: field.TypeInt, Default: 0},
+		{Name: "last_reason", Type: field.TypeString, Default: ""},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "done_at", Type: field.TypeTime, Nullable: true},
+	}
+	// EndpointDeliveriesTable holds the schema information for the "endpoint_deliveries" table.
+	EndpointDeliveriesTable = &schema.Table{
+		Name:       "endpoint_deliveries",
+		Columns:    EndpointDeliveriesColumns,
+		PrimaryKey: []*schema.Column{EndpointDeliveriesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "endpoint_delivery_due",
+				Unique:  false,
+				Columns: []*schema.Column{EndpointDeliveriesColumns[8]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "state = 'pending'",
+				},
+			},
+			{
+				Name:    "endpoint_delivery_queue",
+				Unique:  false,
+				Columns: []*schema.Column{EndpointDeliveriesColumns[1], EndpointDeliveriesColumns[2], EndpointDeliveriesColumns[8]},
+				Annotation: &entsql.IndexAnnotation{
+					Where: "state = 'pending'",
+				},
+			},
+			{
+				Name:    "endpointdelivery_company_id_created_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{EndpointDeliveriesColumns[1], EndpointDeliveriesColumns[13], EndpointDeliveriesColumns[0]},
+			},
+			{
+				Name:    "endpointdelivery_company_id_endpoint_id_created_at_id",
+				Unique:  false,
+				Columns: []*schema.Column{EndpointDeliveriesColumns[1], EndpointDeliveriesColumns[2], EndpointDeliveriesColumns[13], EndpointDeliveriesColumns[0]},
 			},
 		},
 	}
@@ -487,6 +653,52 @@ var (
 			},
 		},
 	}
+	// InboxSettingsColumns holds the columns for the "inbox_settings" table.
+	InboxSettingsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "settings", Type: field.TypeJSON},
+	}
+	// InboxSettingsTable holds the schema information for the "inbox_settings" table.
+	InboxSettingsTable = &schema.Table{
+		Name:       "inbox_settings",
+		Columns:    InboxSettingsColumns,
+		PrimaryKey: []*schema.Column{InboxSettingsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "inboxsettings_company_id",
+				Unique:  true,
+				Columns: []*schema.Column{InboxSettingsColumns[1]},
+			},
+		},
+	}
+	// NotesColumns holds the columns for the "notes" table.
+	NotesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "conversation_id", Type: field.TypeString},
+		{Name: "author", Type: field.TypeString},
+		{Name: "text", Type: field.TypeString, Size: 2147483647},
+	}
+	// NotesTable holds the schema information for the "notes" table.
+	NotesTable = &schema.Table{
+		Name:       "notes",
+		Columns:    NotesColumns,
+		PrimaryKey: []*schema.Column{NotesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "note_company_id_conversation_id_created_at",
+				Unique:  false,
+				Columns: []*schema.Column{NotesColumns[1], NotesColumns[5], NotesColumns[2]},
+			},
+		},
+	}
 	// OperatorKeysColumns holds the columns for the "operator_keys" table.
 	OperatorKeysColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -536,6 +748,30 @@ var (
 			},
 		},
 	}
+	// PresencesColumns holds the columns for the "presences" table.
+	PresencesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "person", Type: field.TypeString},
+		{Name: "display_name", Type: field.TypeString, Default: ""},
+		{Name: "until", Type: field.TypeTime},
+	}
+	// PresencesTable holds the schema information for the "presences" table.
+	PresencesTable = &schema.Table{
+		Name:       "presences",
+		Columns:    PresencesColumns,
+		PrimaryKey: []*schema.Column{PresencesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "presence_company_id_person",
+				Unique:  true,
+				Columns: []*schema.Column{PresencesColumns[1], PresencesColumns[5]},
+			},
+		},
+	}
 	// SessionsColumns holds the columns for the "sessions" table.
 	SessionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -545,6 +781,7 @@ var (
 		{Name: "user_id", Type: field.TypeString},
 		{Name: "account", Type: field.TypeString, Default: ""},
 		{Name: "grant_id", Type: field.TypeString, Default: ""},
+		{Name: "extensions", Type: field.TypeString, Default: ""},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "last_used_at", Type: field.TypeTime},
 		{Name: "ended_at", Type: field.TypeTime, Nullable: true},
@@ -558,12 +795,12 @@ var (
 			{
 				Name:    "session_company_id_created_at_id",
 				Unique:  false,
-				Columns: []*schema.Column{SessionsColumns[1], SessionsColumns[7], SessionsColumns[0]},
+				Columns: []*schema.Column{SessionsColumns[1], SessionsColumns[8], SessionsColumns[0]},
 			},
 			{
 				Name:    "session_last_used_at",
 				Unique:  false,
-				Columns: []*schema.Column{SessionsColumns[8]},
+				Columns: []*schema.Column{SessionsColumns[9]},
 			},
 			{
 				Name:    "session_company_id_grant_id",
@@ -709,6 +946,7 @@ var (
 		{Name: "id", Type: field.TypeString, Size: 128},
 		{Name: "company_id", Type: field.TypeString, Size: 64},
 		{Name: "kind", Type: field.TypeEnum, Enums: []string{"hmac", "ed25519"}},
+		{Name: "endpoint_id", Type: field.TypeString, Default: ""},
 		{Name: "sealed", Type: field.TypeBytes},
 		{Name: "public_key", Type: field.TypeString, Default: ""},
 		{Name: "prefix", Type: field.TypeString, Default: ""},
@@ -724,7 +962,7 @@ var (
 			{
 				Name:    "webhooksecret_company_id_created_at",
 				Unique:  false,
-				Columns: []*schema.Column{WebhookSecretsColumns[1], WebhookSecretsColumns[6]},
+				Columns: []*schema.Column{WebhookSecretsColumns[1], WebhookSecretsColumns[7]},
 			},
 		},
 	}
@@ -735,17 +973,23 @@ var (
 		AdmissionRulesTable,
 		AnsweredRequestsTable,
 		APIKeysTable,
+		AttemptsTable,
 		AuthorizationCodesTable,
-		BackendsTable,
 		CompaniesTable,
+		CompanyEventsTable,
 		ConversationsTable,
 		DeliveriesTable,
 		DeviceAuthorizationsTable,
 		DomainsTable,
+		EndpointsTable,
+		EndpointDeliveriesTable,
 		EventsTable,
 		GrantsTable,
+		InboxSettingsTable,
+		NotesTable,
 		OperatorKeysTable,
 		PageDesignsTable,
+		PresencesTable,
 		SessionsTable,
 		SessionTokensTable,
 		SignInsTable,

@@ -21,14 +21,17 @@ type AnsweredRequest func(*sql.Selector)
 // ApiKey is the predicate function for apikey builders.
 type ApiKey func(*sql.Selector)
 
+// Attempt is the predicate function for attempt builders.
+type Attempt func(*sql.Selector)
+
 // AuthorizationCode is the predicate function for authorizationcode builders.
 type AuthorizationCode func(*sql.Selector)
 
-// Backend is the predicate function for backend builders.
-type Backend func(*sql.Selector)
-
 // Company is the predicate function for company builders.
 type Company func(*sql.Selector)
+
+// CompanyEvent is the predicate function for companyevent builders.
+type CompanyEvent func(*sql.Selector)
 
 // Conversation is the predicate function for conversation builders.
 type Conversation func(*sql.Selector)
@@ -42,17 +45,32 @@ type DeviceAuthorization func(*sql.Selector)
 // Domain is the predicate function for domain builders.
 type Domain func(*sql.Selector)
 
+// Endpoint is the predicate function for endpoint builders.
+type Endpoint func(*sql.Selector)
+
+// EndpointDelivery is the predicate function for endpointdelivery builders.
+type EndpointDelivery func(*sql.Selector)
+
 // Event is the predicate function for event builders.
 type Event func(*sql.Selector)
 
 // Grant is the predicate function for grant builders.
 type Grant func(*sql.Selector)
 
+// InboxSettings is the predicate function for inboxsettings builders.
+type InboxSettings func(*sql.Selector)
+
+// Note is the predicate function for note builders.
+type Note func(*sql.Selector)
+
 // OperatorKey is the predicate function for operatorkey builders.
 type OperatorKey func(*sql.Selector)
 
 // PageDesign is the predicate function for pagedesign builders.
 type PageDesign func(*sql.Selector)
+
+// Presence is the predicate function for presence builders.
+type Presence func(*sql.Selector)
 
 // Session is the predicate function for session builders.
 type Session func(*sql.Selector)

@@ -37,6 +37,18 @@ func (Conversation) Fields() []ent.Field {
 		field.Time("answer_due_at").Optional().Nillable(),
 		field.Time("last_event_at").Default(now),
 		field.String("closed_by").Default(""),
+		// parent_id is set on a Direct Conversation, child_id on the parent of an open one (Poppy 7.10).
+		field.String("parent_id").Default("").Immutable(),
+		field.String("child_id").Default(""),
+		// person handles the Company's side while responder is human; assignee is who should.
+		field.String("person").Default(""),
+		field.String("assignee").Default(""),
+		// waiting_since is since when a person is awaited, or owes an answer.
+		field.Time("waiting_since").Optional().Nillable(),
+		// handoff_reason is why a person was asked for, in the backend's words.
+		field.String("handoff_reason").Default(""),
+		// had_handoff stays true once a person was asked for.
+		field.Bool("had_handoff").Default(false),
 	}
 }
 
@@ -46,6 +58,9 @@ func (Conversation) Indexes() []ent.Index {
 		index.Fields("company_id", "last_event_at", "id"),
 		index.Fields("answer_due_at").Annotations(entsql.IndexWhere("answer_due_at IS NOT NULL")),
 		index.Fields("status", "last_event_at"),
+		// The inbox: who waits longest.
+		index.Fields("company_id", "waiting_since", "id").Annotations(entsql.IndexWhere("waiting_since IS NOT NULL")),
+		index.Fields("company_id", "person").Annotations(entsql.IndexWhere("person <> ''")),
 	}
 }
 
@@ -98,6 +113,8 @@ func (Delivery) Fields() []ent.Field {
 		identifier(),
 		field.String("conversation_id").NotEmpty().Immutable(),
 		field.Int64("sequence").Immutable(),
+		// round is above 0 where a message is given to the backend again, after a person handed it back.
+		field.Int("round").Default(0).Immutable(),
 		field.Enum("state").Values("pending", "delivered", "expired", "failed").Default("pending"),
 		field.Int("attempts").Default(0),
 		field.Time("next_attempt_at").Default(now),
@@ -113,7 +130,7 @@ func (Delivery) Fields() []ent.Field {
 		field.String("traceparent").Default("").Immutable(),
 		field.Int("last_status").Default(0),
 		field.String("last_reason").Default(""),
-		// agent_outcome is what the agent saw of it: "answered", "silent", "deadline", "refused".
+		// agent_outcome is what the agent saw of it: "answered", "silent", "deadline", "refused", "handed_off".
 		field.String("agent_outcome").Default(""),
 		field.Time("created_at").Default(now).Immutable(),
 		field.Time("done_at").Optional().Nillable(),
@@ -123,8 +140,9 @@ func (Delivery) Fields() []ent.Field {
 // Indexes of the entity.
 func (Delivery) Indexes() []ent.Index {
 	return []ent.Index{
-		index.Fields("company_id", "conversation_id", "sequence").Unique(),
+		index.Fields("company_id", "conversation_id", "sequence", "round").Unique(),
 		index.Fields("next_attempt_at").Annotations(entsql.IndexWhere("state = 'pending'")),
+		index.Fields("company_id", "created_at", "id"),
 		// The few of a long conversation that are not done, or whose turn is open.
 		index.Fields("company_id", "conversation_id", "sequence").StorageKey("delivery_live").
 			Annotations(entsql.IndexWhere("(state = 'pending' OR (expects_reply AND agent_outcome = ''))")),

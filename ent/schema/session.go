@@ -23,6 +23,9 @@ func (Session) Fields() []ent.Field {
 		field.String("account").Default(""),
 		// grant_id is the Grant that last signed it in.
 		field.String("grant_id").Default(""),
+		// extensions are the names of those that the agent's document listed when it last
+		// got a token, space-separated (Poppy 3.3).
+		field.String("extensions").Default(""),
 		field.Time("created_at").Default(now).Immutable(),
 		// last_used_at is exact to the minute: it only judges idleness.
 		field.Time("last_used_at").Default(now),

@@ -25,6 +25,8 @@ const (
 	FieldAccount = "account"
 	// FieldGrantID holds the string denoting the grant_id field in the database.
 	FieldGrantID = "grant_id"
+	// FieldExtensions holds the string denoting the extensions field in the database.
+	FieldExtensions = "extensions"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// FieldLastUsedAt holds the string denoting the last_used_at field in the database.
@@ -44,6 +46,7 @@ var Columns = []string{
 	FieldUserID,
 	FieldAccount,
 	FieldGrantID,
+	FieldExtensions,
 	FieldCreatedAt,
 	FieldLastUsedAt,
 	FieldEndedAt,
@@ -72,6 +75,8 @@ var (
 	DefaultAccount string
 	// DefaultGrantID holds the default value on creation for the "grant_id" field.
 	DefaultGrantID string
+	// DefaultExtensions holds the default value on creation for the "extensions" field.
+	DefaultExtensions string
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 	// DefaultLastUsedAt holds the default value on creation for the "last_used_at" field.
@@ -116,6 +121,11 @@ func ByAccount(opts ...sql.OrderTermOption) OrderOption {
 // ByGrantID orders the results by the grant_id field.
 func ByGrantID(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldGrantID, opts...).ToFunc()
+}
+
+// ByExtensions orders the results by the extensions field.
+func ByExtensions(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldExtensions, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

@@ -94,6 +94,11 @@ func GrantID(v string) predicate.Session {
 	return predicate.Session(sql.FieldEQ(FieldGrantID, v))
 }
 
+// Extensions applies equality check predicate on the "extensions" field. It's identical to ExtensionsEQ.
+func Extensions(v string) predicate.Session {
+	return predicate.Session(sql.FieldEQ(FieldExtensions, v))
+}
+
 // CreatedAt applies equality check predicate on the "created_at" field. It's identical to CreatedAtEQ.
 func CreatedAt(v time.Time) predicate.Session {
 	return predicate.Session(sql.FieldEQ(FieldCreatedAt, v))
@@ -497,6 +502,71 @@ func GrantIDEqualFold(v string) predicate.Session {
 // GrantIDContainsFold applies the ContainsFold predicate on the "grant_id" field.
 func GrantIDContainsFold(v string) predicate.Session {
 	return predicate.Session(sql.FieldContainsFold(FieldGrantID, v))
+}
+
+// ExtensionsEQ applies the EQ predicate on the "extensions" field.
+func ExtensionsEQ(v string) predicate.Session {
+	return predicate.Session(sql.FieldEQ(FieldExtensions, v))
+}
+
+// ExtensionsNEQ applies the NEQ predicate on the "extensions" field.
+func ExtensionsNEQ(v string) predicate.Session {
+	return predicate.Session(sql.FieldNEQ(FieldExtensions, v))
+}
+
+// ExtensionsIn applies the In predicate on the "extensions" field.
+func ExtensionsIn(vs ...string) predicate.Session {
+	return predicate.Session(sql.FieldIn(FieldExtensions, vs...))
+}
+
+// ExtensionsNotIn applies the NotIn predicate on the "extensions" field.
+func ExtensionsNotIn(vs ...string) predicate.Session {
+	return predicate.Session(sql.FieldNotIn(FieldExtensions, vs...))
+}
+
+// ExtensionsGT applies the GT predicate on the "extensions" field.
+func ExtensionsGT(v string) predicate.Session {
+	return predicate.Session(sql.FieldGT(FieldExtensions, v))
+}
+
+// ExtensionsGTE applies the GTE predicate on the "extensions" field.
+func ExtensionsGTE(v string) predicate.Session {
+	return predicate.Session(sql.FieldGTE(FieldExtensions, v))
+}
+
+// ExtensionsLT applies the LT predicate on the "extensions" field.
+func ExtensionsLT(v string) predicate.Session {
+	return predicate.Session(sql.FieldLT(FieldExtensions, v))
+}
+
+// ExtensionsLTE applies the LTE predicate on the "extensions" field.
+func ExtensionsLTE(v string) predicate.Session {
+	return predicate.Session(sql.FieldLTE(FieldExtensions, v))
+}
+
+// ExtensionsContains applies the Contains predicate on the "extensions" field.
+func ExtensionsContains(v string) predicate.Session {
+	return predicate.Session(sql.FieldContains(FieldExtensions, v))
+}
+
+// ExtensionsHasPrefix applies the HasPrefix predicate on the "extensions" field.
+func ExtensionsHasPrefix(v string) predicate.Session {
+	return predicate.Session(sql.FieldHasPrefix(FieldExtensions, v))
+}
+
+// ExtensionsHasSuffix applies the HasSuffix predicate on the "extensions" field.
+func ExtensionsHasSuffix(v string) predicate.Session {
+	return predicate.Session(sql.FieldHasSuffix(FieldExtensions, v))
+}
+
+// ExtensionsEqualFold applies the EqualFold predicate on the "extensions" field.
+func ExtensionsEqualFold(v string) predicate.Session {
+	return predicate.Session(sql.FieldEqualFold(FieldExtensions, v))
+}
+
+// ExtensionsContainsFold applies the ContainsFold predicate on the "extensions" field.
+func ExtensionsContainsFold(v string) predicate.Session {
+	return predicate.Session(sql.FieldContainsFold(FieldExtensions, v))
 }
 
 // CreatedAtEQ applies the EQ predicate on the "created_at" field.

@@ -18,6 +18,8 @@ const (
 	FieldCompanyID = "company_id"
 	// FieldKind holds the string denoting the kind field in the database.
 	FieldKind = "kind"
+	// FieldEndpointID holds the string denoting the endpoint_id field in the database.
+	FieldEndpointID = "endpoint_id"
 	// FieldSealed holds the string denoting the sealed field in the database.
 	FieldSealed = "sealed"
 	// FieldPublicKey holds the string denoting the public_key field in the database.
@@ -37,6 +39,7 @@ var Columns = []string{
 	FieldID,
 	FieldCompanyID,
 	FieldKind,
+	FieldEndpointID,
 	FieldSealed,
 	FieldPublicKey,
 	FieldPrefix,
@@ -57,6 +60,8 @@ func ValidColumn(column string) bool {
 var (
 	// CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
 	CompanyIDValidator func(string) error
+	// DefaultEndpointID holds the default value on creation for the "endpoint_id" field.
+	DefaultEndpointID string
 	// DefaultPublicKey holds the default value on creation for the "public_key" field.
 	DefaultPublicKey string
 	// DefaultPrefix holds the default value on creation for the "prefix" field.
@@ -106,6 +111,11 @@ func ByCompanyID(opts ...sql.OrderTermOption) OrderOption {
 // ByKind orders the results by the kind field.
 func ByKind(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldKind, opts...).ToFunc()
+}
+
+// ByEndpointID orders the results by the endpoint_id field.
+func ByEndpointID(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldEndpointID, opts...).ToFunc()
 }
 
 // ByPublicKey orders the results by the public_key field.

@@ -69,6 +69,11 @@ func CompanyID(v string) predicate.WebhookSecret {
 	return predicate.WebhookSecret(sql.FieldEQ(FieldCompanyID, v))
 }
 
+// EndpointID applies equality check predicate on the "endpoint_id" field. It's identical to EndpointIDEQ.
+func EndpointID(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldEQ(FieldEndpointID, v))
+}
+
 // Sealed applies equality check predicate on the "sealed" field. It's identical to SealedEQ.
 func Sealed(v []byte) predicate.WebhookSecret {
 	return predicate.WebhookSecret(sql.FieldEQ(FieldSealed, v))
@@ -177,6 +182,71 @@ func KindIn(vs ...Kind) predicate.WebhookSecret {
 // KindNotIn applies the NotIn predicate on the "kind" field.
 func KindNotIn(vs ...Kind) predicate.WebhookSecret {
 	return predicate.WebhookSecret(sql.FieldNotIn(FieldKind, vs...))
+}
+
+// EndpointIDEQ applies the EQ predicate on the "endpoint_id" field.
+func EndpointIDEQ(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldEQ(FieldEndpointID, v))
+}
+
+// EndpointIDNEQ applies the NEQ predicate on the "endpoint_id" field.
+func EndpointIDNEQ(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldNEQ(FieldEndpointID, v))
+}
+
+// EndpointIDIn applies the In predicate on the "endpoint_id" field.
+func EndpointIDIn(vs ...string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldIn(FieldEndpointID, vs...))
+}
+
+// EndpointIDNotIn applies the NotIn predicate on the "endpoint_id" field.
+func EndpointIDNotIn(vs ...string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldNotIn(FieldEndpointID, vs...))
+}
+
+// EndpointIDGT applies the GT predicate on the "endpoint_id" field.
+func EndpointIDGT(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldGT(FieldEndpointID, v))
+}
+
+// EndpointIDGTE applies the GTE predicate on the "endpoint_id" field.
+func EndpointIDGTE(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldGTE(FieldEndpointID, v))
+}
+
+// EndpointIDLT applies the LT predicate on the "endpoint_id" field.
+func EndpointIDLT(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldLT(FieldEndpointID, v))
+}
+
+// EndpointIDLTE applies the LTE predicate on the "endpoint_id" field.
+func EndpointIDLTE(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldLTE(FieldEndpointID, v))
+}
+
+// EndpointIDContains applies the Contains predicate on the "endpoint_id" field.
+func EndpointIDContains(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldContains(FieldEndpointID, v))
+}
+
+// EndpointIDHasPrefix applies the HasPrefix predicate on the "endpoint_id" field.
+func EndpointIDHasPrefix(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldHasPrefix(FieldEndpointID, v))
+}
+
+// EndpointIDHasSuffix applies the HasSuffix predicate on the "endpoint_id" field.
+func EndpointIDHasSuffix(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldHasSuffix(FieldEndpointID, v))
+}
+
+// EndpointIDEqualFold applies the EqualFold predicate on the "endpoint_id" field.
+func EndpointIDEqualFold(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldEqualFold(FieldEndpointID, v))
+}
+
+// EndpointIDContainsFold applies the ContainsFold predicate on the "endpoint_id" field.
+func EndpointIDContainsFold(v string) predicate.WebhookSecret {
+	return predicate.WebhookSecret(sql.FieldContainsFold(FieldEndpointID, v))
 }
 
 // SealedEQ applies the EQ predicate on the "sealed" field.

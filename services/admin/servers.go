@@ -92,6 +92,13 @@ func register(s *grpc.Server, table *method.Table, g *gate.Gate, mark func(conte
 	for _, name := range table.Services() {
 		desc := &grpc.ServiceDesc{ServiceName: string(name), HandlerType: (*any)(nil)}
 		for _, m := range table.Of(name) {
+			if m.Stream {
+				desc.Streams = append(desc.Streams, grpc.StreamDesc{
+					StreamName: string(m.Desc.Name()), ServerStreams: m.Desc.IsStreamingServer(), ClientStreams: m.Desc.IsStreamingClient(),
+					Handler: func(_ any, stream grpc.ServerStream) error { return g.HandleStream(stream, m) },
+				})
+				continue
+			}
 			desc.Methods = append(desc.Methods, grpc.MethodDesc{
 				MethodName: string(m.Desc.Name()),
 				Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {

@@ -176,16 +176,22 @@ func itself(_ Owners, own grpc.ClientConnInterface) grpc.ClientConnInterface { r
 
 // ownerTable says who answers for each service of the API. One that isn't here isn't served, and New fails.
 var ownerTable = owners{
-	method.Package + ".CompanyService":        discovery,
-	method.Package + ".DomainService":         discovery,
-	method.Package + ".SignInSetupService":    discovery,
-	method.Package + ".LoginService":          auth,
-	method.Package + ".BackendService":        relay,
-	method.Package + ".AdmissionService":      sessions,
-	method.Package + ".SessionService":        sessions,
-	method.Package + ".ConnectedAgentService": sessions,
-	method.Package + ".ConversationService":   conversations,
-	method.Package + ".ApiKeyService":         itself,
+	method.Package + ".CompanyService":         discovery,
+	method.Package + ".DomainService":          discovery,
+	method.Package + ".SignInSetupService":     discovery,
+	method.Package + ".LoginService":           auth,
+	method.Package + ".BackendService":         relay,
+	method.Package + ".WebhookEndpointService": relay,
+	method.Package + ".WebhookDeliveryService": relay,
+	method.Package + ".AttemptService":         relay,
+	method.Package + ".AdmissionService":       sessions,
+	method.Package + ".SessionService":         sessions,
+	method.Package + ".ConnectedAgentService":  sessions,
+	method.Package + ".ConversationService":    conversations,
+	method.Package + ".BackendDeliveryService": conversations,
+	method.Package + ".BackendStreamService":   conversations,
+	method.Package + ".InboxService":           conversations,
+	method.Package + ".ApiKeyService":          itself,
 }
 
 func (t owners) names() []protoreflect.FullName {

@@ -23,7 +23,7 @@ import (
 var sharedTables = map[string]bool{"companies": true, "operator_keys": true, "answered_requests": true}
 
 // referredTo are the tables whose rows others refer to by composite foreign keys.
-var referredTo = map[string]bool{"conversations": true, "sessions": true, "grants": true}
+var referredTo = map[string]bool{"conversations": true, "sessions": true, "grants": true, "endpoints": true}
 
 // row inserts a row with made-up values into any table, below ent.
 func row(t *testing.T, d *db.DB, table *schema.Table, company string, seq int, parents map[string]string) any {

@@ -44,6 +44,13 @@ func dial(target string, cfg ClientConfig, opts ...grpc.DialOption) (*grpc.Clien
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(traced(cfg.TracerProvider)...)),
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			return FromStatus(invoke(outgoing(ctx, cfg.Caller, cfg.Secret), method, req, reply, cc, opts...))
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			stream, err := open(outgoing(ctx, cfg.Caller, cfg.Secret), desc, cc, method, opts...)
+			if err != nil {
+				return nil, FromStatus(err)
+			}
+			return understood{stream}, nil
 		}))
 	return grpc.NewClient(target, opts...)
 }

@@ -23,7 +23,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
@@ -72,7 +71,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	opts := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.ChainUnaryInterceptor(s.recover, s.admit, validate(v)),
-		grpc.ChainStreamInterceptor(s.refuseStreams),
+		grpc.ChainStreamInterceptor(s.recoverStream, s.admitStream, validateStream(v)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5e9, PermitWithoutStream: true}),
 		grpc.StatsHandler(otelgrpc.NewServerHandler(traced(cfg.TracerProvider)...)),
 	}
@@ -143,19 +142,33 @@ func (s *Server) recover(ctx context.Context, req any, info *grpc.UnaryServerInf
 	if err == nil {
 		return resp, nil
 	}
-	st := ToStatus(err)
-	if st.Code() == codes.Internal || st.Code() == codes.Unknown {
-		s.cfg.Log.ErrorContext(ctx, "call failed", "method", info.FullMethod, "error", err)
-	}
-	return nil, st.Err()
+	return nil, s.failed(ctx, info.FullMethod, err)
 }
 
-// admit lets in the callers of the table, and puts the Company and the actor of the call into ctx.
+// failed is err as the caller gets it; one of ours is logged.
+func (s *Server) failed(ctx context.Context, method string, err error) error {
+	st := ToStatus(err)
+	if st.Code() == codes.Internal || st.Code() == codes.Unknown {
+		s.cfg.Log.ErrorContext(ctx, "call failed", "method", method, "error", err)
+	}
+	return st.Err()
+}
+
+// admit lets in the callers of the table.
 func (s *Server) admit(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	service := strings.TrimPrefix(info.FullMethod, "/")
+	ctx, err := s.admitted(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	return next(ctx, req)
+}
+
+// admitted puts the Company and the actor of a call into ctx, if the table has its caller.
+func (s *Server) admitted(ctx context.Context, method string) (context.Context, error) {
+	service := strings.TrimPrefix(method, "/")
 	service = service[:strings.LastIndexByte(service, '/')]
 	if service == healthpb.Health_ServiceDesc.ServiceName {
-		return next(ctx, req)
+		return ctx, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	if subtle.ConstantTimeCompare([]byte(one(md, mdSecret)), []byte(s.cfg.Secret)) != 1 {
@@ -174,11 +187,7 @@ func (s *Server) admit(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if a := one(md, mdActor); a != "" {
 		ctx = WithActor(ctx, a)
 	}
-	return next(ctx, req)
-}
-
-func (s *Server) refuseStreams(_ any, _ grpc.ServerStream, _ *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
-	return status.Error(codes.Unimplemented, "no streams on internal servers")
+	return ctx, nil
 }
 
 // validate refuses requests that break the rules written in the proto.

@@ -39,6 +39,17 @@ const (
 	clauseClosed clause.ID = "poppy-0.1/7.12#6"
 	// Nothing reopens a closed conversation.
 	clauseLate clause.ID = "poppy-0.1/7.12#d24"
+	// A parent with an open Direct Conversation takes no messages, handoffs or second one.
+	clauseDirect clause.ID = "poppy-0.1/7.13#7"
+	// A Direct Conversation is no parent.
+	clauseNested clause.ID = "poppy-0.1/7.10#d22"
 	// A close is a POST of an empty JSON object.
 	clauseClose clause.ID = "poppy-0.1/7.12#1"
+)
+
+const (
+	// An authorization event names one of two errors, and the scopes where they are what is missing.
+	clauseAuthorization clause.ID = "poppy-0.1/7.11#5"
+	// user_requested has a short reason.
+	clauseReason clause.ID = "poppy-0.1/7.10#13"
 )

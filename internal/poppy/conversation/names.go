@@ -2,8 +2,6 @@ package conversation
 
 import (
 	"time"
-
-	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
 // Limits of messages and reads; the protocol leaves them to the Company (7.4, 7.5).
@@ -86,8 +84,7 @@ func CheckOwner(owner, caller Owner) error {
 	case owner.AccountID == "" || owner.AccountID == caller.AccountID:
 		return nil
 	case caller.AccountID == "":
-		return problem.New(problem.Forbidden, problem.SignInRequired, clauseSignedOut,
-			"the conversation has used the user's account, and the token is not signed in to it")
+		return signInRequired()
 	default:
 		return NotFound(clauseForeign)
 	}

@@ -79,6 +79,8 @@ const (
 	EtagMismatch           Reason = "ETAG_MISMATCH"
 	FailedPrecondition     Reason = "FAILED_PRECONDITION"
 	IssuerPublished        Reason = "ISSUER_PUBLISHED"
+	// NotResponder: somebody else handles the Company's side of the conversation.
+	NotResponder Reason = "NOT_RESPONDER"
 )
 
 // DPoPNonce names the member of Extra that holds a fresh nonce for the agent's next

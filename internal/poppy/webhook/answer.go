@@ -22,8 +22,8 @@ const (
 
 // Answer is what a backend said to a delivery.
 type Answer struct {
-	// Messages may be empty: the backend has nothing to say.
-	Messages []conversation.CompanyMessage
+	// Reply may be empty: the backend has nothing to say.
+	conversation.Reply
 	// Later says that the answer will come through the admin API.
 	Later bool
 }

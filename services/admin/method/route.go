@@ -75,7 +75,7 @@ func parseRoute(rule *annotations.HttpRule) (Route, string, error) {
 func (t *Table) Find(verb, path string) (m *Method, allow []string) {
 	var loose *Method
 	for _, m := range t.methods {
-		if !m.HTTP.match.MatchString(path) {
+		if m.Stream || !m.HTTP.match.MatchString(path) {
 			continue
 		}
 		// A wildcard also takes what a custom verb's path says more exactly.

@@ -28,7 +28,9 @@ type Method struct {
 	Permission string
 	Audience   adminv1.Audience
 	Mutates    bool
-	HTTP       Route
+	HTTP       Route // the zero Route for a stream
+	// Stream says that either side sends any number of messages.
+	Stream bool
 
 	company   []protoreflect.FieldDescriptor // where the request names its Company; empty: nowhere
 	requestID protoreflect.FieldDescriptor   // nil: the method takes none
@@ -130,9 +132,6 @@ func read(d protoreflect.MethodDescriptor) (*Method, error) {
 	fail := func(format string, args ...any) (*Method, error) {
 		return nil, fmt.Errorf("%s: %s", d.FullName(), fmt.Sprintf(format, args...))
 	}
-	if d.IsStreamingClient() || d.IsStreamingServer() {
-		return fail("streams are not served")
-	}
 	rule, ok := proto.GetExtension(d.Options(), adminv1.E_Rule).(*adminv1.Rule)
 	if !ok || rule == nil {
 		return fail("has no rule")
@@ -140,13 +139,24 @@ func read(d protoreflect.MethodDescriptor) (*Method, error) {
 	if !permission.MatchString(rule.GetPermission()) {
 		return fail("permission %q is not of the form resource.verb", rule.GetPermission())
 	}
+	var route Route
+	variable := rule.GetStreamCompany()
 	http, ok := proto.GetExtension(d.Options(), annotations.E_Http).(*annotations.HttpRule)
-	if !ok || http == nil {
+	routed := ok && http != nil
+	stream := d.IsStreamingClient() || d.IsStreamingServer()
+	var err error
+	switch {
+	case stream && (routed || variable == "" || rule.GetMutates()):
+		return fail("a stream has no HTTP route, names its Company by stream_company, and changes nothing by itself")
+	case stream:
+	case variable != "":
+		return fail("stream_company is for streams")
+	case !routed:
 		return fail("has no HTTP route")
-	}
-	route, variable, err := parseRoute(http)
-	if err != nil {
-		return fail("%v", err)
+	default:
+		if route, variable, err = parseRoute(http); err != nil {
+			return fail("%v", err)
+		}
 	}
 	m := &Method{
 		FullName:   "/" + string(d.Parent().FullName()) + "/" + string(d.Name()),
@@ -156,6 +166,7 @@ func read(d protoreflect.MethodDescriptor) (*Method, error) {
 		Audience:   rule.GetAudience(),
 		Mutates:    rule.GetMutates(),
 		HTTP:       route,
+		Stream:     stream,
 		input:      messageType(d.Input()),
 		output:     messageType(d.Output()),
 	}

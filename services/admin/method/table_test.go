@@ -129,9 +129,9 @@ func TestBuild_MethodThatLeavesSomethingOpen(t *testing.T) {
 		"body that is no field": {func(_ *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, h *annotations.HttpRule) {
 			h.Body = "thing"
 		}, "no message"},
-		"a stream": {func(m *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, _ *annotations.HttpRule) {
+		"a stream with a route": {func(m *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, _ *annotations.HttpRule) {
 			m.ServerStreaming = proto.Bool(true)
-		}, "streams"},
+		}, "a stream has no HTTP route"},
 	} {
 		t.Run(name, func(t *testing.T) { require.ErrorContains(t, made(t, c.change), c.want) })
 	}

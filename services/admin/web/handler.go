@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,16 +62,21 @@ type Handler struct {
 
 // registrations connect REST to gRPC, service by service.
 var registrations = map[protoreflect.FullName]func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
-	method.Package + ".AdmissionService":      adminv1.RegisterAdmissionServiceHandler,
-	method.Package + ".ApiKeyService":         adminv1.RegisterApiKeyServiceHandler,
-	method.Package + ".BackendService":        adminv1.RegisterBackendServiceHandler,
-	method.Package + ".CompanyService":        adminv1.RegisterCompanyServiceHandler,
-	method.Package + ".ConnectedAgentService": adminv1.RegisterConnectedAgentServiceHandler,
-	method.Package + ".ConversationService":   adminv1.RegisterConversationServiceHandler,
-	method.Package + ".DomainService":         adminv1.RegisterDomainServiceHandler,
-	method.Package + ".LoginService":          adminv1.RegisterLoginServiceHandler,
-	method.Package + ".SessionService":        adminv1.RegisterSessionServiceHandler,
-	method.Package + ".SignInSetupService":    adminv1.RegisterSignInSetupServiceHandler,
+	method.Package + ".AdmissionService":       adminv1.RegisterAdmissionServiceHandler,
+	method.Package + ".ApiKeyService":          adminv1.RegisterApiKeyServiceHandler,
+	method.Package + ".AttemptService":         adminv1.RegisterAttemptServiceHandler,
+	method.Package + ".BackendDeliveryService": adminv1.RegisterBackendDeliveryServiceHandler,
+	method.Package + ".BackendService":         adminv1.RegisterBackendServiceHandler,
+	method.Package + ".InboxService":           adminv1.RegisterInboxServiceHandler,
+	method.Package + ".WebhookDeliveryService": adminv1.RegisterWebhookDeliveryServiceHandler,
+	method.Package + ".WebhookEndpointService": adminv1.RegisterWebhookEndpointServiceHandler,
+	method.Package + ".CompanyService":         adminv1.RegisterCompanyServiceHandler,
+	method.Package + ".ConnectedAgentService":  adminv1.RegisterConnectedAgentServiceHandler,
+	method.Package + ".ConversationService":    adminv1.RegisterConversationServiceHandler,
+	method.Package + ".DomainService":          adminv1.RegisterDomainServiceHandler,
+	method.Package + ".LoginService":           adminv1.RegisterLoginServiceHandler,
+	method.Package + ".SessionService":         adminv1.RegisterSessionServiceHandler,
+	method.Package + ".SignInSetupService":     adminv1.RegisterSignInSetupServiceHandler,
 }
 
 // New makes the handler; it fails when a service of the table isn't connected to REST.
@@ -96,6 +102,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Handler, error) {
 		runtime.WithDisableHTTPMethodOverride(),
 	)
 	for _, s := range deps.Table.Services() {
+		if streamsOnly(deps.Table.Of(s)) {
+			continue
+		}
 		register, ok := registrations[s]
 		if !ok {
 			return nil, fmt.Errorf("%s isn't served by REST", s)
@@ -105,6 +114,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Handler, error) {
 		}
 	}
 	return h, nil
+}
+
+// streamsOnly reports a service that REST has no part of.
+func streamsOnly(methods []*method.Method) bool {
+	return !slices.ContainsFunc(methods, func(m *method.Method) bool { return !m.Stream })
 }
 
 // ServeHTTP implements http.Handler.

@@ -55,7 +55,6 @@ type acceptance struct {
 	slot  Slot                   // nil when none is free
 
 	// What the last try of the transaction came to.
-	now   time.Time
 	out   Accepted
 	isNew bool
 	claim *store.Claim
@@ -68,20 +67,23 @@ func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s
 	if err != nil {
 		return Accepted{}, err
 	}
-	return x.run(ctx, func(ctx context.Context, tx store.Tx) error {
-		if repeated, err := x.repeat(ctx, tx); repeated || err != nil {
+	return x.run(ctx, func(ctx context.Context, u *unit) error {
+		if repeated, err := x.repeat(ctx, u.Tx); repeated || err != nil {
 			return err
 		}
 		if s.Parent() != "" {
-			return checkParent(ctx, tx, caller, s.Parent())
+			// The parent first: its lock decides between two starts below it.
+			if err := x.openBelow(ctx, u, s.Parent(), x.id); err != nil {
+				return err
+			}
 		}
 		c := &store.Conversation{
-			ID: x.id, ClientID: caller.ClientID, AgentName: caller.AgentName, UserID: caller.UserID, SessionID: caller.SessionID,
+			ID: x.id, ParentID: s.Parent(), ClientID: caller.ClientID, AgentName: caller.AgentName, UserID: caller.UserID, SessionID: caller.SessionID,
 			Status: conversation.NewState().Status, Responder: conversation.NewState().Responder,
-			CursorKey: ids.Random16(), OldestSequence: 1, CreatedAt: x.now, UpdatedAt: x.now, Version: 1,
+			CursorKey: ids.Random16(), OldestSequence: 1, CreatedAt: u.now, UpdatedAt: u.now, Version: 1,
 		}
 		x.identity.First = true
-		return x.record(ctx, tx, c, tx.Create)
+		return x.record(ctx, u, c)
 	})
 }
 
@@ -94,16 +96,16 @@ func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id
 	if err != nil {
 		return Accepted{}, err
 	}
-	return x.run(ctx, func(ctx context.Context, tx store.Tx) error {
-		c, err := lockOwn(ctx, tx, caller, id)
+	return x.run(ctx, func(ctx context.Context, u *unit) error {
+		c, err := lockOwn(ctx, u.Tx, caller, id)
 		if err != nil {
 			return err
 		}
 		// The retry check comes before the closed check: poppy-0.1/7.3#d17.
-		if repeated, err := x.repeat(ctx, tx); repeated || err != nil {
+		if repeated, err := x.repeat(ctx, u.Tx); repeated || err != nil {
 			return err
 		}
-		return x.record(ctx, tx, c, func(ctx context.Context, c *store.Conversation) error { return tx.Save(ctx, c, x.now) })
+		return x.record(ctx, u, c)
 	})
 }
 
@@ -123,21 +125,18 @@ func lockOwn(ctx context.Context, tx store.Tx, caller Caller, id string) (*store
 	return c, conversation.CheckOwner(c.Owner(), caller.owner())
 }
 
-// checkParent judges the parent of a Direct Conversation (Poppy 7.10). There are
-// none here: a parent that would do is refused as well, with the reason.
-func checkParent(ctx context.Context, tx store.Tx, caller Caller, id string) error {
-	parent, err := tx.Conversation(ctx, id)
+// openBelow judges the parent of a Direct Conversation and tells it of c (Poppy 7.10).
+func (x *acceptance) openBelow(ctx context.Context, u *unit, parentID, id string) error {
+	parent, err := lockOwn(ctx, u.Tx, x.caller, parentID)
 	if err != nil {
 		return err
 	}
-	if err := conversation.CheckOwner(parent.Owner(), caller.owner()); err != nil {
+	turns, err := openTurns(ctx, u.Tx, parent.ID)
+	if err != nil {
 		return err
 	}
-	if parent.Status == conversation.Closed {
-		return problem.New(problem.Conflict, problem.ConversationClosed, "poppy-0.1/7.10#11", "the parent conversation is closed")
-	}
-	return problem.New(problem.Invalid, problem.InvalidRequest, "", "this company takes no Direct Conversations").
-		WithField("parent_conversation_id", "is not taken by this company")
+	_, err = u.happen(ctx, parent, conversation.DirectOpens(id), effects{due: firstDue(turns)})
+	return err
 }
 
 func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Message, t conversation.Target, id string, q conversation.ReadQuery) (*acceptance, error) {
@@ -151,7 +150,7 @@ func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Mes
 	}, nil
 }
 
-func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx) error) (Accepted, error) {
+func (x *acceptance) run(ctx context.Context, try func(context.Context, *unit) error) (Accepted, error) {
 	// A client that goes away must not leave it open whether its message was accepted and nobody told the backend.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), acceptTimeout)
 	defer cancel()
@@ -178,9 +177,9 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 			}
 		}()
 	}
-	err := x.app.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		x.now, x.out, x.isNew, x.claim = x.app.now(), Accepted{}, false, nil
-		return try(ctx, tx)
+	err := x.app.write(ctx, scope, func(ctx context.Context, u *unit) error {
+		x.out, x.isNew, x.claim = Accepted{}, false, nil
+		return try(ctx, u)
 	})
 	if errors.Is(err, store.ErrTaken) {
 		err = x.lost(ctx, err)
@@ -199,7 +198,6 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, store.Tx
 	}
 	if x.isNew {
 		x.out.waiter = waiter
-		x.app.bells.Ring(ctx, scope, x.out.ConversationID, x.out.own.last)
 		x.app.meter.Accepted(ctx, x.out.First)
 	}
 	return x.out, nil
@@ -256,51 +254,32 @@ func (x *acceptance) repeat(ctx context.Context, tx store.Tx) (bool, error) {
 	return true, nil
 }
 
-// record adds the message to c and writes everything that follows from it.
-func (x *acceptance) record(ctx context.Context, tx store.Tx, c *store.Conversation, write func(context.Context, *store.Conversation) error) error {
+// record adds the message to c and writes everything that follows from it. A
+// conversation that a person handles, or is awaited for, goes to no backend.
+func (x *acceptance) record(ctx context.Context, u *unit, c *store.Conversation) error {
 	after, err := startOf(c, x.query.Cursor)
 	if err != nil {
 		return err
 	}
 	newest := c.LastSequence
-	state, payloads, err := conversation.Step(c.State(), conversation.AgentSays(x.message, x.caller.SignedIn))
-	if err != nil {
-		return err
-	}
 	if c.Context, err = conversation.MergeContext(c.Context, x.message.Context()); err != nil {
 		return err
 	}
-	c.Status, c.Responder = state.Status, state.Responder
-	if state.AccountBound && c.Account == "" {
+	e := effects{identity: &x.identity, create: x.identity.First, due: c.AnswerDueAt}
+	if e.due.IsZero() {
+		e.due = u.now.Add(deadlineOf(x.company))
+	}
+	if x.caller.SignedIn && c.Account == "" {
 		c.Account = x.caller.Account // poppy-0.1/7.2#d21
 	}
-	events := store.Append(c, x.now, payloads...)
-	delivery := x.delivery(ctx, c, events[0])
-	if delivery.ExpectsReply && c.AnswerDueAt.IsZero() {
-		c.AnswerDueAt = delivery.ReplyBy
+	events, err := u.happen(ctx, c, conversation.AgentSays(x.message, x.caller.SignedIn), e)
+	if err != nil {
+		return err
 	}
-	behind := false
-	if !x.identity.First {
-		if behind, err = tx.HasPending(ctx, c.ID); err != nil {
+	if c.Responder == conversation.ResponderAgent && c.Status != conversation.Queued {
+		if err := x.enqueue(ctx, u, c, events[0]); err != nil {
 			return err
 		}
-	}
-	var lease store.Lease
-	if x.slot != nil && !behind {
-		lease = x.slot.Lease(x.now)
-		x.claim = &store.Claim{
-			Scope: x.caller.Scope, Delivery: delivery, Message: x.message.Payload(),
-			ClientID: c.ClientID, AgentName: c.AgentName, UserID: c.UserID,
-		}
-	}
-	if err := write(ctx, c); err != nil {
-		return err
-	}
-	if err := tx.Insert(ctx, c, &x.identity, events); err != nil {
-		return err
-	}
-	if err := tx.Enqueue(ctx, delivery, behind, lease); err != nil {
-		return err
 	}
 	x.isNew = true
 	x.out = Accepted{
@@ -313,17 +292,39 @@ func (x *acceptance) record(ctx context.Context, tx store.Tx, c *store.Conversat
 	return nil
 }
 
-func (x *acceptance) delivery(ctx context.Context, c *store.Conversation, message store.Event) store.Delivery {
+// enqueue has the message delivered to the backend, by this process where there is a
+// slot and nothing before it.
+func (x *acceptance) enqueue(ctx context.Context, u *unit, c *store.Conversation, message store.Event) error {
+	delivery := x.delivery(ctx, u.now, c, message)
+	behind := false
+	if !x.identity.First {
+		var err error
+		if behind, err = u.HasPending(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	var lease store.Lease
+	if x.slot != nil && !behind {
+		lease = x.slot.Lease(u.now)
+		x.claim = &store.Claim{
+			Scope: x.caller.Scope, Delivery: delivery, Message: x.message.Payload(),
+			ClientID: c.ClientID, AgentName: c.AgentName, UserID: c.UserID, ParentID: c.ParentID,
+		}
+	}
+	return u.Enqueue(ctx, delivery, behind, lease)
+}
+
+func (x *acceptance) delivery(ctx context.Context, now time.Time, c *store.Conversation, message store.Event) store.Delivery {
 	d := store.Delivery{
 		ID: ids.New(ids.Delivery), ConversationID: c.ID, Sequence: message.Sequence, ExpectsReply: x.message.StartsTurn(),
 		Moment: store.Moment{
 			SessionID: x.caller.SessionID, SignedIn: x.caller.SignedIn, Account: x.caller.Account, Scopes: x.caller.Scopes,
 			Status: c.Status, Responder: c.Responder,
 		},
-		Context: c.Context, Traceparent: traceparent(ctx), CreatedAt: x.now,
+		Context: c.Context, Traceparent: traceparent(ctx), CreatedAt: now,
 	}
 	if d.ExpectsReply {
-		d.ReplyBy = x.now.Add(deadlineOf(x.company))
+		d.ReplyBy = now.Add(deadlineOf(x.company))
 	}
 	return d
 }

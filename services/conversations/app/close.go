@@ -15,6 +15,7 @@ const (
 	byAgent      = "agent"
 	byCompany    = "company"
 	byInactivity = "inactivity"
+	byParent     = "parent" // with the conversation that a Direct one is linked to
 )
 
 // Close closes a conversation for the agent (Poppy 7.12). Closing a closed one
@@ -52,34 +53,20 @@ func (a *App) closeInactive(ctx context.Context, scope tenancy.Scope, id string,
 
 func (a *App) close(ctx context.Context, scope tenancy.Scope, id string, in conversation.Input, by string, check func(*store.Conversation) error) (*store.Conversation, error) {
 	var out *store.Conversation
-	changed := false
-	err := a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		c, err := tx.Lock(ctx, id)
+	err := a.write(ctx, scope, func(ctx context.Context, u *unit) error {
+		c, parent, err := u.lockWithParent(ctx, id)
 		if err != nil {
 			return err
 		}
 		if err := check(c); err != nil {
 			return err
 		}
-		out, changed = c, false
-		state, payloads, err := conversation.Step(c.State(), in)
-		if err != nil || len(payloads) == 0 {
+		out = c
+		events, err := u.happen(ctx, c, in, effects{by: by})
+		if err != nil || len(events) == 0 {
 			return err
 		}
-		now := a.now()
-		c.Status, c.Responder, c.ClosedBy, c.AnswerDueAt = state.Status, state.Responder, by, time.Time{}
-		events := store.Append(c, now, payloads...)
-		if err := tx.Save(ctx, c, now); err != nil {
-			return err
-		}
-		changed = true
-		return tx.Insert(ctx, c, nil, events)
+		return u.tellParent(ctx, c, parent)
 	})
-	if err != nil {
-		return nil, err
-	}
-	if changed {
-		a.bells.Ring(ctx, scope, id, out.LastSequence)
-	}
-	return out, nil
+	return out, err
 }

@@ -58,54 +58,40 @@ func (a *App) ExpireAnswers(ctx context.Context) error {
 }
 
 func (a *App) expire(ctx context.Context, scope tenancy.Scope, id string) error {
-	var last int64 // of the new events; 0 for none
 	missed := 0
-	err := a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		last, missed = 0, 0
-		c, err := tx.Lock(ctx, id)
+	err := a.write(ctx, scope, func(ctx context.Context, u *unit) error {
+		missed = 0
+		c, err := u.Lock(ctx, id)
 		if err != nil {
 			return err
 		}
-		now := a.now()
-		if c.AnswerDueAt.IsZero() || c.AnswerDueAt.After(now) {
+		if c.AnswerDueAt.IsZero() || c.AnswerDueAt.After(u.now) {
 			return nil // answered or put off since it was found
 		}
-		turns, err := openTurns(ctx, tx, c.ID)
+		if c.Status == conversation.Queued || c.Responder == conversation.ResponderHuman {
+			return u.expirePerson(ctx, c)
+		}
+		turns, err := openTurns(ctx, u.Tx, c.ID)
 		if err != nil {
 			return err
 		}
 		var expired []string
 		var rest []store.Live
 		for _, l := range turns {
-			if l.ReplyBy.After(now) {
+			if l.ReplyBy.After(u.now) {
 				rest = append(rest, l)
 			} else {
 				expired = append(expired, l.ID)
 			}
 		}
-		state, payloads, err := conversation.Step(c.State(), conversation.DeadlinePassed(Notice(), len(rest) > 0))
-		if err != nil {
-			return err
-		}
-		c.Status, c.Responder, c.AnswerDueAt = state.Status, state.Responder, firstDue(rest)
-		events := store.Append(c, now, payloads...)
-		if err := tx.Save(ctx, c, now); err != nil {
-			return err
-		}
-		if len(events) > 0 {
-			last = c.LastSequence
-		}
-		if err := tx.Insert(ctx, c, nil, events); err != nil {
+		if _, err := u.happen(ctx, c, conversation.DeadlinePassed(Notice(), len(rest) > 0), effects{due: firstDue(rest)}); err != nil {
 			return err
 		}
 		missed = len(expired)
-		return tx.SettleTurns(ctx, store.OutcomeDeadline, expired...)
+		return u.SettleTurns(ctx, store.OutcomeDeadline, expired...)
 	})
 	if err == nil {
 		a.meter.Missed(ctx, missed)
-		if last > 0 {
-			a.bells.Ring(ctx, scope, id, last)
-		}
 	}
 	return err
 }

@@ -10,65 +10,69 @@ import (
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
-// Post adds a message of the Company and settles the turns that it answers: those
-// that the backend took over with a 202, or else the oldest one. With more it
-// settles none, the conversation stays in working, and the deadline starts anew. A
-// closed conversation refuses it.
-func (a *App) Post(ctx context.Context, scope tenancy.Scope, id string, m conversation.CompanyMessage, more bool) (*store.Conversation, store.Event, error) {
+// Response is what the Company's agent says by the API, and whether more will follow.
+type Response struct {
+	conversation.Reply
+	More bool
+}
+
+// Respond adds what the Company's agent says and does, and settles the turns that it
+// answers: those that the backend took over with a 202, or else the oldest one. With
+// more it settles none, the conversation stays in working, and the deadline starts
+// anew. A closed conversation refuses it, and so does one that a person handles.
+func (a *App) Respond(ctx context.Context, scope tenancy.Scope, id string, r Response) (*store.Conversation, []store.Event, error) {
 	co, err := a.companies.Get(ctx, scope)
 	if err != nil {
-		return nil, store.Event{}, err
+		return nil, nil, err
 	}
 	var out *store.Conversation
-	var event store.Event
+	var events []store.Event
 	var took []time.Duration // of the turns that were answered
-	err = a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		c, err := tx.Lock(ctx, id)
+	err = a.write(ctx, scope, func(ctx context.Context, u *unit) error {
+		c, parent, err := u.lockWithParent(ctx, id)
 		if err != nil {
 			return err
 		}
-		now := a.now()
-		turns, err := openTurns(ctx, tx, c.ID)
+		turns, err := openTurns(ctx, u.Tx, c.ID)
 		if err != nil {
 			return err
 		}
 		var settled []store.Live
-		if !more {
+		if !r.More {
 			settled, turns = answered(turns)
 		}
-		state, payloads, err := conversation.Step(c.State(), conversation.CompanySays([]conversation.MessagePayload{m.Payload(ids.New(ids.Message))}, len(turns) > 0))
+		staffing, err := u.staffing(ctx, c, r.HandOff)
 		if err != nil {
 			return err
 		}
-		c.Status, c.Responder = state.Status, state.Responder
-		c.AnswerDueAt = firstDue(turns)
-		if more && len(turns) > 0 {
-			c.AnswerDueAt = now.Add(deadlineOf(co))
+		e := effects{due: firstDue(turns), by: byCompany, reason: r.HandOffReason}
+		if r.More && len(turns) > 0 {
+			e.due = u.now.Add(deadlineOf(co))
 		}
-		events := store.Append(c, now, payloads...)
-		out, event = c, events[0]
-		if err := tx.Save(ctx, c, now); err != nil {
-			return err
-		}
-		if err := tx.Insert(ctx, c, nil, events); err != nil {
+		out = c
+		if events, err = u.happen(ctx, c, conversation.CompanyActs(r.Acts(newMessageID), staffing, len(turns) > 0), e); err != nil {
 			return err
 		}
 		took = took[:0]
 		ids := make([]string, 0, len(settled))
 		for _, l := range settled {
-			took, ids = append(took, now.Sub(l.CreatedAt)), append(ids, l.ID)
+			took, ids = append(took, u.now.Sub(l.CreatedAt)), append(ids, l.ID)
 		}
-		return tx.SettleTurns(ctx, store.OutcomeAnswered, ids...)
+		if err := u.SettleTurns(ctx, store.OutcomeAnswered, ids...); err != nil {
+			return err
+		}
+		return u.tellParent(ctx, c, parent)
 	})
 	if err != nil {
-		return nil, store.Event{}, err
+		return nil, nil, err
 	}
 	for _, t := range took {
 		a.meter.Answered(ctx, t)
 	}
-	a.bells.Ring(ctx, scope, id, out.LastSequence)
-	return out, event, nil
+	return out, events, nil
 }
+
+func newMessageID() string { return ids.New(ids.Message) }
 
 func openTurns(ctx context.Context, tx store.Tx, id string) ([]store.Live, error) {
 	live, err := tx.Live(ctx, id)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
@@ -16,7 +15,7 @@ type Ending uint8
 
 // The endings.
 const (
-	Answered  Ending = iota + 1 // the backend took it and said what Messages holds
+	Answered  Ending = iota + 1 // the backend took it and said what Reply holds
 	TakenOver                   // the backend took it; its answer comes through the admin API
 	Postponed                   // again at At
 	Exhausted                   // failed, and the schedule is over
@@ -42,10 +41,12 @@ func (e Ending) String() string {
 
 // Attempt is the result of one attempt at a claim.
 type Attempt struct {
-	Ending   Ending
-	Messages []conversation.CompanyMessage
-	At       time.Time
-	Kept     store.Attempt
+	Ending Ending
+	Reply  conversation.Reply
+	// MessageID is the id of the reply's first message where its text was shown in pieces.
+	MessageID string
+	At        time.Time
+	Kept      store.Attempt
 }
 
 // ErrLost says that the delivery isn't the caller's any more: its lease ran out and
@@ -63,9 +64,10 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 	var events []store.Event
 	var open bool // the turn, until this
 	var took time.Duration
-	err := a.store.Write(ctx, claim.Scope, func(ctx context.Context, tx store.Tx) error {
+	err := a.write(ctx, claim.Scope, func(ctx context.Context, u *unit) error {
 		following, head, events, open = nil, nil, nil, false
-		c, err := tx.Lock(ctx, id)
+		tx := u.Tx
+		c, parent, err := u.lockToSettle(ctx, claim, got)
 		if err != nil {
 			return err
 		}
@@ -77,12 +79,15 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		if mine == nil || !mine.Pending || mine.LeaseOwner != owner {
 			return ErrLost // a second answer of a webhook that was sent again counts as little as a lost one
 		}
-		now := a.now()
+		now := u.now
 		if got.Ending == Postponed {
 			return tx.Postpone(ctx, mine.ID, got.At, got.Kept)
 		}
 		head, open, took = c, mine.Open(), now.Sub(mine.CreatedAt)
-		if events, err = a.settle(ctx, tx, c, *mine, others, got, now); err != nil {
+		if events, err = u.settle(ctx, c, *mine, others, got); err != nil {
+			return err
+		}
+		if err := u.tellParent(ctx, c, parent); err != nil {
 			return err
 		}
 		for _, l := range others {
@@ -110,11 +115,8 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 	case got.Ending == Exhausted:
 		a.meter.Missed(ctx, 1)
 	}
-	if len(events) > 0 {
-		if claim.Tell != nil {
-			claim.Tell(head, events)
-		}
-		a.bells.Ring(ctx, claim.Scope, id, head.LastSequence)
+	if len(events) > 0 && claim.Tell != nil {
+		claim.Tell(head, events)
 	}
 	return following, nil
 }
@@ -130,8 +132,17 @@ func split(live []store.Live, id string) (mine *store.Live, others []store.Live)
 	return mine, others
 }
 
+// lockToSettle locks the claim's conversation, and the parent of a Direct one that the attempt may close.
+func (u *unit) lockToSettle(ctx context.Context, claim store.Claim, got Attempt) (c, parent *store.Conversation, err error) {
+	if claim.ParentID != "" && got.Reply.Close {
+		return u.lockWithParent(ctx, claim.Delivery.ConversationID)
+	}
+	c, err = u.Lock(ctx, claim.Delivery.ConversationID)
+	return c, nil, err
+}
+
 // settle ends a delivery of a locked conversation and returns the new events.
-func (a *App) settle(ctx context.Context, tx store.Tx, c *store.Conversation, mine store.Live, others []store.Live, got Attempt, now time.Time) ([]store.Event, error) {
+func (u *unit) settle(ctx context.Context, c *store.Conversation, mine store.Live, others []store.Live, got Attempt) ([]store.Event, error) {
 	end, outcome := store.Delivered, mine.Outcome
 	var turns []store.Live // the other turns that stay open
 	for _, l := range others {
@@ -143,48 +154,66 @@ func (a *App) settle(ctx context.Context, tx store.Tx, c *store.Conversation, mi
 	var in conversation.Input
 	switch got.Ending {
 	case Answered:
-		messages := make([]conversation.MessagePayload, 0, len(got.Messages))
-		for _, m := range got.Messages {
-			messages = append(messages, m.Payload(ids.New(ids.Message)))
+		staffing, err := u.staffing(ctx, c, got.Reply.HandOff)
+		if err != nil {
+			return nil, err
 		}
-		in = conversation.BackendAnswers(messages, more)
+		in = conversation.BackendAnswers(got.acts(), staffing, more)
 		if mine.Open() {
 			outcome = store.OutcomeAnswered
-			if len(messages) == 0 {
+			if got.Reply.Empty() {
 				outcome = store.OutcomeSilent
 			}
 		}
 	case Exhausted:
 		end = store.Failed
 		if !mine.Open() {
-			return nil, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
+			return nil, u.Finish(ctx, mine.ID, end, outcome, got.Kept, u.now)
 		}
 		outcome, in = store.OutcomeDeadline, conversation.DeadlinePassed(Notice(), more)
 	case Unwanted:
-		return nil, tx.Finish(ctx, mine.ID, store.Expired, outcome, got.Kept, now)
+		return nil, u.Finish(ctx, mine.ID, store.Expired, outcome, got.Kept, u.now)
 	case TakenOver, Postponed:
-		return nil, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
+		return nil, u.Finish(ctx, mine.ID, end, outcome, got.Kept, u.now)
 	}
-	state, payloads, err := conversation.Step(c.State(), in)
-	switch {
-	case problem.Is(err, problem.ConversationClosed):
-		// Nothing reopens a closed conversation: poppy-0.1/7.12#d24.
-		got.Kept.Reason = "conversation closed"
-		return nil, tx.Finish(ctx, mine.ID, end, store.OutcomeRefused, got.Kept, now)
-	case err != nil:
+	e := effects{due: firstDue(turns), by: byCompany, reason: got.Reply.HandOffReason}
+	if !mine.Open() {
+		e.due = c.AnswerDueAt // late: the deadline is that of others
+	}
+	events, err := u.happen(ctx, c, in, e)
+	if reason := refusal(err); reason != "" {
+		got.Kept.Reason = reason
+		return nil, u.Finish(ctx, mine.ID, end, store.OutcomeRefused, got.Kept, u.now)
+	}
+	if err != nil {
 		return nil, err
 	}
-	var events []store.Event
-	due := firstDue(turns)
-	if len(payloads) > 0 || !c.AnswerDueAt.Equal(due) {
-		c.Status, c.Responder, c.AnswerDueAt = state.Status, state.Responder, due
-		events = store.Append(c, now, payloads...)
-		if err := tx.Save(ctx, c, now); err != nil {
-			return nil, err
-		}
-		if err := tx.Insert(ctx, c, nil, events); err != nil {
-			return nil, err
-		}
+	return events, u.Finish(ctx, mine.ID, end, outcome, got.Kept, u.now)
+}
+
+// refusal is why an answer that can't be taken any more is dropped, for the Company to
+// read; "" for another error. Nothing reopens a closed conversation (poppy-0.1/7.12#d24),
+// and a person who took over isn't talked over.
+func refusal(err error) string {
+	switch {
+	case problem.Is(err, problem.ConversationClosed):
+		return "conversation closed"
+	case problem.Is(err, problem.NotResponder):
+		return "a person took over"
+	case problem.Is(err, problem.DirectConversationOpen), problem.Is(err, problem.FailedPrecondition):
+		return "asked for the user, who talks already"
 	}
-	return events, tx.Finish(ctx, mine.ID, end, outcome, got.Kept, now)
+	return ""
+}
+
+// acts gives the reply's messages their ids: the first one that under which its text was shown.
+func (got Attempt) acts() conversation.Acts {
+	first := got.MessageID
+	return got.Reply.Acts(func() string {
+		id := first
+		if first = ""; id == "" {
+			id = newMessageID()
+		}
+		return id
+	})
 }

@@ -58,7 +58,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c store.Claim) app.Attempt {
 	}
 	callCtx, cancel := context.WithTimeout(ctx, d.cfg.Attempt)
 	defer cancel()
-	res, err := d.deps.Relay.Deliver(callCtx, &relayv1.DeliverRequest{DeliveryId: c.Delivery.ID, Body: body, Late: c.Late})
+	res, err := d.send(callCtx, &relayv1.DeliverRequest{DeliveryId: c.Delivery.ID, Body: body, Late: c.Late})
 	if err != nil {
 		if ctx.Err() == nil {
 			d.deps.Log.WarnContext(ctx, "relay not reached", "delivery", c.Delivery.ID, "error", err)
@@ -76,7 +76,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c store.Claim) app.Attempt {
 			kept.Reason = "answer breaks the contract"
 			return d.retry(c, 0, kept)
 		}
-		return app.Attempt{Ending: app.Answered, Messages: messages, Kept: kept}
+		return app.Attempt{Ending: app.Answered, Reply: conversation.Reply{Messages: messages}, Kept: kept}
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_ACCEPTED:
 		return app.Attempt{Ending: app.TakenOver, Kept: kept}
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_DISABLED:
@@ -86,6 +86,20 @@ func (d *Dispatcher) attempt(ctx context.Context, c store.Claim) app.Attempt {
 		return app.Attempt{Ending: app.Unwanted, Kept: kept}
 	default:
 		return d.retry(c, res.GetRetryAfter().AsDuration(), kept)
+	}
+}
+
+// send has the relay make an attempt and waits for its result.
+func (d *Dispatcher) send(ctx context.Context, req *relayv1.DeliverRequest) (*relayv1.DeliverResponse, error) {
+	frames, err := d.deps.Relay.Deliver(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		frame, err := frames.Recv()
+		if err != nil || frame.GetOutcome() != relayv1.DeliverOutcome_DELIVER_OUTCOME_UNSPECIFIED {
+			return frame, err
+		}
 	}
 }
 

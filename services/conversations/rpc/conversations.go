@@ -185,7 +185,7 @@ func (s *Conversations) PostMessage(ctx context.Context, req *adminv1.PostMessag
 	if err != nil {
 		return nil, err
 	}
-	c, event, err := s.App.Post(ctx, scope, id, m, req.GetMore())
+	c, events, err := s.App.Respond(ctx, scope, id, app.Response{Reply: conversation.Reply{Messages: []conversation.CompanyMessage{m}}, More: req.GetMore()})
 	if err != nil {
 		return nil, missing(err)
 	}
@@ -193,7 +193,7 @@ func (s *Conversations) PostMessage(ctx context.Context, req *adminv1.PostMessag
 	if out.Conversation, err = toProto(scope, c); err != nil {
 		return nil, err
 	}
-	out.Event, err = eventToProto(c, event)
+	out.Event, err = eventToProto(c, events[0])
 	return out, err
 }
 

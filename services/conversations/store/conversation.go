@@ -30,15 +30,26 @@ type Conversation struct {
 	// AnswerDueAt is when the agent is told that no answer came; zero while none is awaited.
 	AnswerDueAt time.Time
 	LastEventAt time.Time
-	// ClosedBy is "agent", "company" or "inactivity" once closed.
-	ClosedBy             string
+	// ClosedBy is "agent", "company", "inactivity" or "parent" once closed.
+	ClosedBy string
+	// ParentID is set on a Direct Conversation, ChildID on the parent of an open one (Poppy 7.10).
+	ParentID, ChildID string
+	// Person handles the Company's side while Responder is human; Assignee is who should.
+	Person, Assignee string
+	// WaitingSince is since when a person is awaited or owes an answer; zero otherwise.
+	WaitingSince time.Time
+	// HandoffReason is why a person was last asked for; HadHandoff, that one ever was.
+	HandoffReason        string
+	HadHandoff           bool
 	CreatedAt, UpdatedAt time.Time
 	Version              int64
 }
 
 // State is what the protocol's rules need to know of c.
 func (c *Conversation) State() conversation.State {
-	return conversation.State{Status: c.Status, Responder: c.Responder, AccountBound: c.Account != ""}
+	return conversation.State{
+		Status: c.Status, Responder: c.Responder, AccountBound: c.Account != "", Direct: c.ParentID != "", Child: c.ChildID,
+	}
 }
 
 // Owner is whose conversation it is (Poppy 7.2).
@@ -82,7 +93,8 @@ func (t Tx) Create(ctx context.Context, c *Conversation) error {
 		SetID(c.ID).SetClientID(c.ClientID).SetAgentName(c.AgentName).SetUserID(c.UserID).SetAccount(c.Account).SetSessionID(c.SessionID).
 		SetStatus(entconversation.Status(c.Status)).SetResponder(entconversation.Responder(c.Responder)).
 		SetCursorKey(c.CursorKey[:]).SetLastSequence(c.LastSequence).SetOldestSequence(c.OldestSequence).
-		SetLastEventAt(c.LastEventAt).SetClosedBy(c.ClosedBy).SetCreatedAt(c.CreatedAt).SetUpdatedAt(c.UpdatedAt).SetVersion(c.Version)
+		SetLastEventAt(c.LastEventAt).SetClosedBy(c.ClosedBy).SetCreatedAt(c.CreatedAt).SetUpdatedAt(c.UpdatedAt).SetVersion(c.Version).
+		SetParentID(c.ParentID)
 	if kept != nil {
 		create.SetContext(kept)
 	}
@@ -104,7 +116,8 @@ func (t Tx) Save(ctx context.Context, c *Conversation, now time.Time) error {
 		SetAccount(c.Account).
 		SetStatus(entconversation.Status(c.Status)).SetResponder(entconversation.Responder(c.Responder)).
 		SetLastSequence(c.LastSequence).SetOldestSequence(c.OldestSequence).
-		SetLastEventAt(c.LastEventAt).SetClosedBy(c.ClosedBy).SetUpdatedAt(c.UpdatedAt).SetVersion(c.Version)
+		SetLastEventAt(c.LastEventAt).SetClosedBy(c.ClosedBy).SetUpdatedAt(c.UpdatedAt).SetVersion(c.Version).
+		SetChildID(c.ChildID).SetPerson(c.Person).SetAssignee(c.Assignee).SetHandoffReason(c.HandoffReason).SetHadHandoff(c.HadHandoff)
 	if kept != nil {
 		update.SetContext(kept)
 	} else {
@@ -115,6 +128,11 @@ func (t Tx) Save(ctx context.Context, c *Conversation, now time.Time) error {
 	} else {
 		update.SetAnswerDueAt(c.AnswerDueAt)
 	}
+	if c.WaitingSince.IsZero() {
+		update.ClearWaitingSince()
+	} else {
+		update.SetWaitingSince(c.WaitingSince)
+	}
 	return update.Exec(ctx)
 }
 
@@ -124,7 +142,12 @@ func fromRow(row *ent.Conversation) (*Conversation, error) {
 		Status: conversation.Status(row.Status), Responder: conversation.Responder(row.Responder),
 		LastSequence: row.LastSequence, OldestSequence: row.OldestSequence,
 		LastEventAt: row.LastEventAt.UTC(), ClosedBy: row.ClosedBy,
+		ParentID: row.ParentID, ChildID: row.ChildID, Person: row.Person, Assignee: row.Assignee,
+		HandoffReason: row.HandoffReason, HadHandoff: row.HadHandoff,
 		CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC(), Version: row.Version,
+	}
+	if row.WaitingSince != nil {
+		c.WaitingSince = row.WaitingSince.UTC()
 	}
 	copy(c.CursorKey[:], row.CursorKey)
 	if row.AnswerDueAt != nil {

@@ -23,6 +23,8 @@ const (
 	OutcomeSilent   = "silent"
 	OutcomeDeadline = "deadline"
 	OutcomeRefused  = "refused"
+	// OutcomeHandedOff is a turn that a person took over, or is awaited for.
+	OutcomeHandedOff = "handed_off"
 )
 
 // Moment is what a webhook says of the moment its message was accepted in.
@@ -40,13 +42,15 @@ type Delivery struct {
 	ID             string // the webhook-id
 	ConversationID string
 	Sequence       int64 // of the message
-	Attempts       int
-	ExpectsReply   bool
-	ReplyBy        time.Time // zero when no reply is expected
-	Moment         Moment
-	Context        json.RawMessage // merged, as of the message
-	Traceparent    string
-	CreatedAt      time.Time
+	// Round is above 0 where a person handed the message back to the backend.
+	Round        int
+	Attempts     int
+	ExpectsReply bool
+	ReplyBy      time.Time // zero when no reply is expected
+	Moment       Moment
+	Context      json.RawMessage // merged, as of the message
+	Traceparent  string
+	CreatedAt    time.Time
 }
 
 // Lease is a process's right to deliver until a point in time; the zero Lease is none.
@@ -63,6 +67,8 @@ type Claim struct {
 	ClientID  string
 	AgentName string
 	UserID    string
+	// ParentID is set where the conversation is a Direct one.
+	ParentID string
 	// Late says that the agent was told already that no answer came.
 	Late bool
 	// Tell, if there is one, hears of the events that the delivery's answer became, after
@@ -103,7 +109,7 @@ func (t Tx) Enqueue(ctx context.Context, d Delivery, behind bool, lease Lease) e
 	if err != nil {
 		return err
 	}
-	create := t.tx.Delivery.Create().SetID(d.ID).SetConversationID(d.ConversationID).SetSequence(d.Sequence).
+	create := t.tx.Delivery.Create().SetID(d.ID).SetConversationID(d.ConversationID).SetSequence(d.Sequence).SetRound(d.Round).
 		SetExpectsReply(d.ExpectsReply).SetSession(moment).SetTraceparent(d.Traceparent).SetCreatedAt(d.CreatedAt)
 	kept, err := packContext(d.Context)
 	if err != nil {
@@ -265,7 +271,7 @@ func (t Tx) lease(ctx context.Context, lease Lease, ids ...string) error {
 // claim reads what a delivery's webhook says. An error that IsDamage knows comes from the rows themselves.
 func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (Claim, error) {
 	c := Claim{Scope: scope, Delivery: Delivery{
-		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
+		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Round: row.Round, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
 		Traceparent: row.Traceparent, CreatedAt: row.CreatedAt.UTC(),
 	}}
 	c.Late = row.AgentOutcome == OutcomeDeadline
@@ -280,11 +286,11 @@ func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (
 		return Claim{}, damage(err)
 	}
 	head, err := t.tx.Conversation.Query().Where(entconversation.ID(row.ConversationID)).
-		Select(entconversation.FieldClientID, entconversation.FieldAgentName, entconversation.FieldUserID).Only(ctx)
+		Select(entconversation.FieldClientID, entconversation.FieldAgentName, entconversation.FieldUserID, entconversation.FieldParentID).Only(ctx)
 	if err != nil {
 		return Claim{}, err
 	}
-	c.ClientID, c.AgentName, c.UserID = head.ClientID, head.AgentName, head.UserID
+	c.ClientID, c.AgentName, c.UserID, c.ParentID = head.ClientID, head.AgentName, head.UserID, head.ParentID
 	event, err := t.tx.Event.Query().Where(entevent.ConversationID(row.ConversationID), entevent.Sequence(row.Sequence)).Only(ctx)
 	if ent.IsNotFound(err) {
 		return Claim{}, damage(errNoMessage)

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
@@ -24,14 +25,15 @@ var outcomes = map[app.Outcome]relayv1.DeliverOutcome{
 }
 
 // Deliver implements the service.
-func (s *Deliveries) Deliver(ctx context.Context, req *relayv1.DeliverRequest) (*relayv1.DeliverResponse, error) {
+func (s *Deliveries) Deliver(req *relayv1.DeliverRequest, stream grpc.ServerStreamingServer[relayv1.DeliverResponse]) error {
+	ctx := stream.Context()
 	scope, err := tenancy.From(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	got, err := s.App.Deliver(ctx, scope, req.GetDeliveryId(), req.GetBody(), req.GetLate())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	out := &relayv1.DeliverResponse{
 		Outcome: outcomes[got.Outcome], Status: int32(got.Status), Reason: got.Reason,
@@ -41,7 +43,7 @@ func (s *Deliveries) Deliver(ctx context.Context, req *relayv1.DeliverRequest) (
 		p := m.Payload("")
 		out.Messages = append(out.Messages, &relayv1.AnswerMessage{Sender: string(p.Sender), Text: p.Text, Data: p.Data})
 	}
-	return out, nil
+	return stream.Send(out)
 }
 
 // ListPublicKeys implements the service.

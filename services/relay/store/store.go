@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/ent"
+	"github.com/poppyfield/poppyfield/ent/endpoint"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
@@ -28,7 +29,7 @@ func New(d *db.DB, now clock.Clock) *Store { return &Store{db: d, now: now} }
 // Endpoint implements app.Store.
 func (s *Store) Endpoint(ctx context.Context, scope tenancy.Scope, now time.Time) (b app.Backend, secrets []app.Secret, err error) {
 	err = s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		row, err := tx.Backend.Query().Only(ctx)
+		row, err := tx.Endpoint.Query().Where(endpoint.RoleEQ(endpoint.RoleAnswers)).Only(ctx)
 		if err != nil && !ent.IsNotFound(err) {
 			return err
 		}
@@ -66,7 +67,7 @@ func (s *Store) UpdateBackend(ctx context.Context, scope tenancy.Scope, change f
 
 func (s *Store) updateBackend(ctx context.Context, scope tenancy.Scope, change func(*app.Backend) error) (out app.Backend, err error) {
 	err = s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
-		q := tx.Backend.Query()
+		q := tx.Endpoint.Query().Where(endpoint.RoleEQ(endpoint.RoleAnswers))
 		if s.db.Postgres() {
 			q = q.ForUpdate()
 		}
@@ -80,7 +81,7 @@ func (s *Store) updateBackend(ctx context.Context, scope tenancy.Scope, change f
 			if err := change(&b); err != nil {
 				return err
 			}
-			row, err = tx.Backend.Create().SetID(ids.New(ids.Backend)).SetCompanyID(scope.CompanyID()).SetURL(b.URL).SetEnabled(b.Enabled).
+			row, err = tx.Endpoint.Create().SetRole(endpoint.RoleAnswers).SetID(ids.New(ids.Backend)).SetCompanyID(scope.CompanyID()).SetURL(b.URL).SetEnabled(b.Enabled).
 				SetDisableReason(b.DisableReason).SetAttemptTimeoutMs(b.AttemptTimeout.Milliseconds()).SetDeliverLate(b.DeliverLate).
 				SetCreatedAt(now).SetUpdatedAt(now).Save(ctx)
 		} else {
@@ -120,7 +121,7 @@ func (s *Store) AddSecret(ctx context.Context, scope tenancy.Scope, secret app.S
 	})
 }
 
-func toBackend(r *ent.Backend) app.Backend {
+func toBackend(r *ent.Endpoint) app.Backend {
 	return app.Backend{
 		ID: r.ID, URL: r.URL, Enabled: r.Enabled, DisableReason: r.DisableReason, AttemptTimeout: time.Duration(r.AttemptTimeoutMs) * time.Millisecond,
 		DeliverLate: r.DeliverLate, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),

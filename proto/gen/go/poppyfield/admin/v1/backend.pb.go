@@ -81,6 +81,67 @@ func (BackendState) EnumDescriptor() ([]byte, []int) {
 	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{0}
 }
 
+// What a backend speaks.
+type BackendKind int32
+
+const (
+	// The same as WEBHOOK.
+	BackendKind_BACKEND_KIND_UNSPECIFIED BackendKind = 0
+	// Our signed webhooks, answered with JSON, later by the API, or as a stream.
+	BackendKind_BACKEND_KIND_WEBHOOK BackendKind = 1
+	// An OpenAI-compatible chat endpoint: url is that of its chat completions.
+	BackendKind_BACKEND_KIND_OPENAI_CHAT BackendKind = 2
+	// An A2A agent: url is that of its agent card or of its JSON-RPC interface.
+	BackendKind_BACKEND_KIND_A2A BackendKind = 3
+	// The backend opens a stream to us (BackendStreamService); there is no url.
+	BackendKind_BACKEND_KIND_STREAM BackendKind = 4
+)
+
+// Enum value maps for BackendKind.
+var (
+	BackendKind_name = map[int32]string{
+		0: "BACKEND_KIND_UNSPECIFIED",
+		1: "BACKEND_KIND_WEBHOOK",
+		2: "BACKEND_KIND_OPENAI_CHAT",
+		3: "BACKEND_KIND_A2A",
+		4: "BACKEND_KIND_STREAM",
+	}
+	BackendKind_value = map[string]int32{
+		"BACKEND_KIND_UNSPECIFIED": 0,
+		"BACKEND_KIND_WEBHOOK":     1,
+		"BACKEND_KIND_OPENAI_CHAT": 2,
+		"BACKEND_KIND_A2A":         3,
+		"BACKEND_KIND_STREAM":      4,
+	}
+)
+
+func (x BackendKind) Enum() *BackendKind {
+	p := new(BackendKind)
+	*p = x
+	return p
+}
+
+func (x BackendKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BackendKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_poppyfield_admin_v1_backend_proto_enumTypes[1].Descriptor()
+}
+
+func (BackendKind) Type() protoreflect.EnumType {
+	return &file_poppyfield_admin_v1_backend_proto_enumTypes[1]
+}
+
+func (x BackendKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BackendKind.Descriptor instead.
+func (BackendKind) EnumDescriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{1}
+}
+
 // How a secret signs.
 type SecretKind int32
 
@@ -117,11 +178,11 @@ func (x SecretKind) String() string {
 }
 
 func (SecretKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_poppyfield_admin_v1_backend_proto_enumTypes[1].Descriptor()
+	return file_poppyfield_admin_v1_backend_proto_enumTypes[2].Descriptor()
 }
 
 func (SecretKind) Type() protoreflect.EnumType {
-	return &file_poppyfield_admin_v1_backend_proto_enumTypes[1]
+	return &file_poppyfield_admin_v1_backend_proto_enumTypes[2]
 }
 
 func (x SecretKind) Number() protoreflect.EnumNumber {
@@ -130,7 +191,7 @@ func (x SecretKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SecretKind.Descriptor instead.
 func (SecretKind) EnumDescriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{1}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{2}
 }
 
 // A Company's agent backend.
@@ -142,13 +203,30 @@ type Backend struct {
 	Url           string       `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	State         BackendState `protobuf:"varint,3,opt,name=state,proto3,enum=poppyfield.admin.v1.BackendState" json:"state,omitempty"`
 	DisableReason string       `protobuf:"bytes,4,opt,name=disable_reason,json=disableReason,proto3" json:"disable_reason,omitempty"`
-	// How long one attempt may take; 0 means 30 s, at most 60 s.
+	// How long one attempt may take, until the whole answer is there; 0 means 30 s, at most 5 min.
 	AttemptTimeout *durationpb.Duration `protobuf:"bytes,5,opt,name=attempt_timeout,json=attemptTimeout,proto3" json:"attempt_timeout,omitempty"`
 	// Whether a message whose answer deadline passed is still delivered later.
-	DeliverLate   bool                   `protobuf:"varint,6,opt,name=deliver_late,json=deliverLate,proto3" json:"deliver_late,omitempty"`
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	Etag          string                 `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
+	DeliverLate bool                   `protobuf:"varint,6,opt,name=deliver_late,json=deliverLate,proto3" json:"deliver_late,omitempty"`
+	CreateTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	UpdateTime  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	Etag        string                 `protobuf:"bytes,9,opt,name=etag,proto3" json:"etag,omitempty"`
+	// What is spoken there. Another kind than before starts afresh.
+	Kind BackendKind `protobuf:"varint,10,opt,name=kind,proto3,enum=poppyfield.admin.v1.BackendKind" json:"kind,omitempty"`
+	// How long until the answer begins: its status and headers. 0 means 10 s, at most 60 s, and never more than attempt_timeout.
+	AckTimeout *durationpb.Duration `protobuf:"bytes,11,opt,name=ack_timeout,json=ackTimeout,proto3" json:"ack_timeout,omitempty"`
+	Policy     *DeliveryPolicy      `protobuf:"bytes,12,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The API key of kinds OPENAI_CHAT and A2A, sent as a Bearer token. Only written: it never comes back.
+	ApiKey string `protobuf:"bytes,13,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	// Whether an API key is set.
+	HasApiKey bool `protobuf:"varint,14,opt,name=has_api_key,json=hasApiKey,proto3" json:"has_api_key,omitempty"`
+	// The model to ask for; for kind OPENAI_CHAT.
+	Model string `protobuf:"bytes,15,opt,name=model,proto3" json:"model,omitempty"`
+	// What the model is told first; for kind OPENAI_CHAT. We add who is talking.
+	Instructions string `protobuf:"bytes,16,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// How many earlier messages of the conversation go along; for kind OPENAI_CHAT, 0 means 50.
+	History int32 `protobuf:"varint,17,opt,name=history,proto3" json:"history,omitempty"`
+	// How attempts go now; only we set it.
+	Health        *EndpointHealth `protobuf:"bytes,18,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -246,6 +324,308 @@ func (x *Backend) GetEtag() string {
 	return ""
 }
 
+func (x *Backend) GetKind() BackendKind {
+	if x != nil {
+		return x.Kind
+	}
+	return BackendKind_BACKEND_KIND_UNSPECIFIED
+}
+
+func (x *Backend) GetAckTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.AckTimeout
+	}
+	return nil
+}
+
+func (x *Backend) GetPolicy() *DeliveryPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *Backend) GetApiKey() string {
+	if x != nil {
+		return x.ApiKey
+	}
+	return ""
+}
+
+func (x *Backend) GetHasApiKey() bool {
+	if x != nil {
+		return x.HasApiKey
+	}
+	return false
+}
+
+func (x *Backend) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Backend) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *Backend) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *Backend) GetHealth() *EndpointHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// How an endpoint is sent to.
+type DeliveryPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Waits before the 2nd, 3rd, … attempt, each spread by a fifth either way; at most 20, each at most 48 h.
+	// Empty means the default: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h; and for a backend, where an
+	// agent is waiting, 1 s before those.
+	Schedule []*durationpb.Duration `protobuf:"bytes,1,rep,name=schedule,proto3" json:"schedule,omitempty"`
+	// How many attempts may be under way at once; 0 means 64 for a backend and 16 for a listener, at most 256.
+	MaxInFlight int32 `protobuf:"varint,2,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// Attempts a second, and how many of them may come at once; 0 means no limit.
+	Rate  float64 `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	Burst int32   `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
+	// Further headers of every request. Their values are secret: they come back as "•••", and sent as that they stay.
+	Headers map[string]string `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Certificate chain and private key in PEM form that we show the endpoint (mutual TLS). The key only is secret and never comes back.
+	ClientCertificate string `protobuf:"bytes,6,opt,name=client_certificate,json=clientCertificate,proto3" json:"client_certificate,omitempty"`
+	ClientKey         string `protobuf:"bytes,7,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	// After how long of nothing but failures it is turned off; 0 means 5 days, at most 30 days. Off by 410 at once.
+	DisableAfter  *durationpb.Duration `protobuf:"bytes,8,opt,name=disable_after,json=disableAfter,proto3" json:"disable_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliveryPolicy) Reset() {
+	*x = DeliveryPolicy{}
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliveryPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliveryPolicy) ProtoMessage() {}
+
+func (x *DeliveryPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliveryPolicy.ProtoReflect.Descriptor instead.
+func (*DeliveryPolicy) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DeliveryPolicy) GetSchedule() []*durationpb.Duration {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *DeliveryPolicy) GetMaxInFlight() int32 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *DeliveryPolicy) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *DeliveryPolicy) GetBurst() int32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *DeliveryPolicy) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *DeliveryPolicy) GetClientCertificate() string {
+	if x != nil {
+		return x.ClientCertificate
+	}
+	return ""
+}
+
+func (x *DeliveryPolicy) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
+func (x *DeliveryPolicy) GetDisableAfter() *durationpb.Duration {
+	if x != nil {
+		return x.DisableAfter
+	}
+	return nil
+}
+
+// How an endpoint has been doing.
+type EndpointHealth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the attempts that this process made in the last five minutes, 0 to 1; 1 where there were none.
+	SuccessRate float64 `protobuf:"fixed64,1,opt,name=success_rate,json=successRate,proto3" json:"success_rate,omitempty"`
+	Attempts    int32   `protobuf:"varint,2,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	// "closed", "open" (nothing is sent until breaker_until_time) or "half_open" (one attempt tries).
+	Breaker          string                 `protobuf:"bytes,3,opt,name=breaker,proto3" json:"breaker,omitempty"`
+	BreakerUntilTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=breaker_until_time,json=breakerUntilTime,proto3" json:"breaker_until_time,omitempty"`
+	// Attempts that failed one after the other, up to now.
+	FailuresInSeries int32                  `protobuf:"varint,5,opt,name=failures_in_series,json=failuresInSeries,proto3" json:"failures_in_series,omitempty"`
+	FailingSinceTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=failing_since_time,json=failingSinceTime,proto3" json:"failing_since_time,omitempty"`
+	LastSuccessTime  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_success_time,json=lastSuccessTime,proto3" json:"last_success_time,omitempty"`
+	// 50th and 95th percentile of the same five minutes.
+	P50 *durationpb.Duration `protobuf:"bytes,8,opt,name=p50,proto3" json:"p50,omitempty"`
+	P95 *durationpb.Duration `protobuf:"bytes,9,opt,name=p95,proto3" json:"p95,omitempty"`
+	// What waits for a listener, and since when the first of it does.
+	Pending           int64                  `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`
+	OldestPendingTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=oldest_pending_time,json=oldestPendingTime,proto3" json:"oldest_pending_time,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *EndpointHealth) Reset() {
+	*x = EndpointHealth{}
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointHealth) ProtoMessage() {}
+
+func (x *EndpointHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointHealth.ProtoReflect.Descriptor instead.
+func (*EndpointHealth) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EndpointHealth) GetSuccessRate() float64 {
+	if x != nil {
+		return x.SuccessRate
+	}
+	return 0
+}
+
+func (x *EndpointHealth) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *EndpointHealth) GetBreaker() string {
+	if x != nil {
+		return x.Breaker
+	}
+	return ""
+}
+
+func (x *EndpointHealth) GetBreakerUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BreakerUntilTime
+	}
+	return nil
+}
+
+func (x *EndpointHealth) GetFailuresInSeries() int32 {
+	if x != nil {
+		return x.FailuresInSeries
+	}
+	return 0
+}
+
+func (x *EndpointHealth) GetFailingSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailingSinceTime
+	}
+	return nil
+}
+
+func (x *EndpointHealth) GetLastSuccessTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastSuccessTime
+	}
+	return nil
+}
+
+func (x *EndpointHealth) GetP50() *durationpb.Duration {
+	if x != nil {
+		return x.P50
+	}
+	return nil
+}
+
+func (x *EndpointHealth) GetP95() *durationpb.Duration {
+	if x != nil {
+		return x.P95
+	}
+	return nil
+}
+
+func (x *EndpointHealth) GetPending() int64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *EndpointHealth) GetOldestPendingTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestPendingTime
+	}
+	return nil
+}
+
 // A webhook signing secret.
 type BackendSecret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -267,7 +647,7 @@ type BackendSecret struct {
 
 func (x *BackendSecret) Reset() {
 	*x = BackendSecret{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[1]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -279,7 +659,7 @@ func (x *BackendSecret) String() string {
 func (*BackendSecret) ProtoMessage() {}
 
 func (x *BackendSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[1]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -292,7 +672,7 @@ func (x *BackendSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackendSecret.ProtoReflect.Descriptor instead.
 func (*BackendSecret) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{1}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *BackendSecret) GetName() string {
@@ -354,7 +734,7 @@ type GetBackendRequest struct {
 
 func (x *GetBackendRequest) Reset() {
 	*x = GetBackendRequest{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[2]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +746,7 @@ func (x *GetBackendRequest) String() string {
 func (*GetBackendRequest) ProtoMessage() {}
 
 func (x *GetBackendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[2]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +759,7 @@ func (x *GetBackendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBackendRequest.ProtoReflect.Descriptor instead.
 func (*GetBackendRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{2}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetBackendRequest) GetName() string {
@@ -402,7 +782,7 @@ type UpdateBackendRequest struct {
 
 func (x *UpdateBackendRequest) Reset() {
 	*x = UpdateBackendRequest{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[3]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +794,7 @@ func (x *UpdateBackendRequest) String() string {
 func (*UpdateBackendRequest) ProtoMessage() {}
 
 func (x *UpdateBackendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[3]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +807,7 @@ func (x *UpdateBackendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateBackendRequest.ProtoReflect.Descriptor instead.
 func (*UpdateBackendRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{3}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *UpdateBackendRequest) GetBackend() *Backend {
@@ -469,7 +849,7 @@ type EnableBackendRequest struct {
 
 func (x *EnableBackendRequest) Reset() {
 	*x = EnableBackendRequest{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[4]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +861,7 @@ func (x *EnableBackendRequest) String() string {
 func (*EnableBackendRequest) ProtoMessage() {}
 
 func (x *EnableBackendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[4]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +874,7 @@ func (x *EnableBackendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableBackendRequest.ProtoReflect.Descriptor instead.
 func (*EnableBackendRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{4}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EnableBackendRequest) GetName() string {
@@ -526,7 +906,7 @@ type RotateBackendSecretRequest struct {
 
 func (x *RotateBackendSecretRequest) Reset() {
 	*x = RotateBackendSecretRequest{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[5]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +918,7 @@ func (x *RotateBackendSecretRequest) String() string {
 func (*RotateBackendSecretRequest) ProtoMessage() {}
 
 func (x *RotateBackendSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[5]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +931,7 @@ func (x *RotateBackendSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateBackendSecretRequest.ProtoReflect.Descriptor instead.
 func (*RotateBackendSecretRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{5}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RotateBackendSecretRequest) GetName() string {
@@ -592,7 +972,7 @@ type ListBackendSecretsRequest struct {
 
 func (x *ListBackendSecretsRequest) Reset() {
 	*x = ListBackendSecretsRequest{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[6]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +984,7 @@ func (x *ListBackendSecretsRequest) String() string {
 func (*ListBackendSecretsRequest) ProtoMessage() {}
 
 func (x *ListBackendSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[6]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +997,7 @@ func (x *ListBackendSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackendSecretsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackendSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{6}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListBackendSecretsRequest) GetParent() string {
@@ -637,7 +1017,7 @@ type ListBackendSecretsResponse struct {
 
 func (x *ListBackendSecretsResponse) Reset() {
 	*x = ListBackendSecretsResponse{}
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[7]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +1029,7 @@ func (x *ListBackendSecretsResponse) String() string {
 func (*ListBackendSecretsResponse) ProtoMessage() {}
 
 func (x *ListBackendSecretsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[7]
+	mi := &file_poppyfield_admin_v1_backend_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +1042,7 @@ func (x *ListBackendSecretsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackendSecretsResponse.ProtoReflect.Descriptor instead.
 func (*ListBackendSecretsResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{7}
+	return file_poppyfield_admin_v1_backend_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListBackendSecretsResponse) GetSecrets() []*BackendSecret {
@@ -676,7 +1056,7 @@ var File_poppyfield_admin_v1_backend_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_backend_proto_rawDesc = "" +
 	"\n" +
-	"!poppyfield/admin/v1/backend.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\x8e\x03\n" +
+	"!poppyfield/admin/v1/backend.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xbf\x06\n" +
 	"\aBackend\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\x03url\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\x03url\x127\n" +
@@ -688,7 +1068,47 @@ const file_poppyfield_admin_v1_backend_proto_rawDesc = "" +
 	"createTime\x12;\n" +
 	"\vupdate_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"updateTime\x12\x12\n" +
-	"\x04etag\x18\t \x01(\tR\x04etag\"\xa1\x02\n" +
+	"\x04etag\x18\t \x01(\tR\x04etag\x12>\n" +
+	"\x04kind\x18\n" +
+	" \x01(\x0e2 .poppyfield.admin.v1.BackendKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12:\n" +
+	"\vack_timeout\x18\v \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"ackTimeout\x12;\n" +
+	"\x06policy\x18\f \x01(\v2#.poppyfield.admin.v1.DeliveryPolicyR\x06policy\x12$\n" +
+	"\aapi_key\x18\r \x01(\tB\v\xbaH\x05r\x03\x18\x80 \x80\x01\x01R\x06apiKey\x12\x1e\n" +
+	"\vhas_api_key\x18\x0e \x01(\bR\thasApiKey\x12\x1e\n" +
+	"\x05model\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12-\n" +
+	"\finstructions\x18\x10 \x01(\tB\t\xbaH\x06r\x04\x18\x80\xfa\x01R\finstructions\x12$\n" +
+	"\ahistory\x18\x11 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\ahistory\x12;\n" +
+	"\x06health\x18\x12 \x01(\v2#.poppyfield.admin.v1.EndpointHealthR\x06health\"\x98\x04\n" +
+	"\x0eDeliveryPolicy\x12?\n" +
+	"\bschedule\x18\x01 \x03(\v2\x19.google.protobuf.DurationB\b\xbaH\x05\x92\x01\x02\x10\x14R\bschedule\x12.\n" +
+	"\rmax_in_flight\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x80\x02(\x00R\vmaxInFlight\x12+\n" +
+	"\x04rate\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x88\xc3@)\x00\x00\x00\x00\x00\x00\x00\x00R\x04rate\x12 \n" +
+	"\x05burst\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05burst\x12c\n" +
+	"\aheaders\x18\x05 \x03(\v20.poppyfield.admin.v1.DeliveryPolicy.HeadersEntryB\x17\xbaH\x14\x9a\x01\x11\x10\x14\"\x06r\x04\x10\x01\x18d*\x05r\x03\x18\xd0\x0fR\aheaders\x128\n" +
+	"\x12client_certificate\x18\x06 \x01(\tB\t\xbaH\x06r\x04\x18\x80\xfa\x01R\x11clientCertificate\x12+\n" +
+	"\n" +
+	"client_key\x18\a \x01(\tB\f\xbaH\x06r\x04\x18\x80\xfa\x01\x80\x01\x01R\tclientKey\x12>\n" +
+	"\rdisable_after\x18\b \x01(\v2\x19.google.protobuf.DurationR\fdisableAfter\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb3\x04\n" +
+	"\x0eEndpointHealth\x12!\n" +
+	"\fsuccess_rate\x18\x01 \x01(\x01R\vsuccessRate\x12\x1a\n" +
+	"\battempts\x18\x02 \x01(\x05R\battempts\x12\x18\n" +
+	"\abreaker\x18\x03 \x01(\tR\abreaker\x12H\n" +
+	"\x12breaker_until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10breakerUntilTime\x12,\n" +
+	"\x12failures_in_series\x18\x05 \x01(\x05R\x10failuresInSeries\x12H\n" +
+	"\x12failing_since_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x10failingSinceTime\x12F\n" +
+	"\x11last_success_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0flastSuccessTime\x12+\n" +
+	"\x03p50\x18\b \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
+	"\x03p95\x18\t \x01(\v2\x19.google.protobuf.DurationR\x03p95\x12\x18\n" +
+	"\apending\x18\n" +
+	" \x01(\x03R\apending\x12J\n" +
+	"\x13oldest_pending_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x11oldestPendingTime\"\xa1\x02\n" +
 	"\rBackendSecret\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1f.poppyfield.admin.v1.SecretKindR\x04kind\x12\x16\n" +
@@ -727,7 +1147,13 @@ const file_poppyfield_admin_v1_backend_proto_rawDesc = "" +
 	"\x19BACKEND_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15BACKEND_STATE_NOT_SET\x10\x01\x12\x19\n" +
 	"\x15BACKEND_STATE_ENABLED\x10\x02\x12\x1a\n" +
-	"\x16BACKEND_STATE_DISABLED\x10\x03*X\n" +
+	"\x16BACKEND_STATE_DISABLED\x10\x03*\x92\x01\n" +
+	"\vBackendKind\x12\x1c\n" +
+	"\x18BACKEND_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14BACKEND_KIND_WEBHOOK\x10\x01\x12\x1c\n" +
+	"\x18BACKEND_KIND_OPENAI_CHAT\x10\x02\x12\x14\n" +
+	"\x10BACKEND_KIND_A2A\x10\x03\x12\x17\n" +
+	"\x13BACKEND_KIND_STREAM\x10\x04*X\n" +
 	"\n" +
 	"SecretKind\x12\x1b\n" +
 	"\x17SECRET_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -758,51 +1184,68 @@ func file_poppyfield_admin_v1_backend_proto_rawDescGZIP() []byte {
 	return file_poppyfield_admin_v1_backend_proto_rawDescData
 }
 
-var file_poppyfield_admin_v1_backend_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_poppyfield_admin_v1_backend_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_poppyfield_admin_v1_backend_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_poppyfield_admin_v1_backend_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_poppyfield_admin_v1_backend_proto_goTypes = []any{
 	(BackendState)(0),                  // 0: poppyfield.admin.v1.BackendState
-	(SecretKind)(0),                    // 1: poppyfield.admin.v1.SecretKind
-	(*Backend)(nil),                    // 2: poppyfield.admin.v1.Backend
-	(*BackendSecret)(nil),              // 3: poppyfield.admin.v1.BackendSecret
-	(*GetBackendRequest)(nil),          // 4: poppyfield.admin.v1.GetBackendRequest
-	(*UpdateBackendRequest)(nil),       // 5: poppyfield.admin.v1.UpdateBackendRequest
-	(*EnableBackendRequest)(nil),       // 6: poppyfield.admin.v1.EnableBackendRequest
-	(*RotateBackendSecretRequest)(nil), // 7: poppyfield.admin.v1.RotateBackendSecretRequest
-	(*ListBackendSecretsRequest)(nil),  // 8: poppyfield.admin.v1.ListBackendSecretsRequest
-	(*ListBackendSecretsResponse)(nil), // 9: poppyfield.admin.v1.ListBackendSecretsResponse
-	(*durationpb.Duration)(nil),        // 10: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),      // 11: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 12: google.protobuf.FieldMask
+	(BackendKind)(0),                   // 1: poppyfield.admin.v1.BackendKind
+	(SecretKind)(0),                    // 2: poppyfield.admin.v1.SecretKind
+	(*Backend)(nil),                    // 3: poppyfield.admin.v1.Backend
+	(*DeliveryPolicy)(nil),             // 4: poppyfield.admin.v1.DeliveryPolicy
+	(*EndpointHealth)(nil),             // 5: poppyfield.admin.v1.EndpointHealth
+	(*BackendSecret)(nil),              // 6: poppyfield.admin.v1.BackendSecret
+	(*GetBackendRequest)(nil),          // 7: poppyfield.admin.v1.GetBackendRequest
+	(*UpdateBackendRequest)(nil),       // 8: poppyfield.admin.v1.UpdateBackendRequest
+	(*EnableBackendRequest)(nil),       // 9: poppyfield.admin.v1.EnableBackendRequest
+	(*RotateBackendSecretRequest)(nil), // 10: poppyfield.admin.v1.RotateBackendSecretRequest
+	(*ListBackendSecretsRequest)(nil),  // 11: poppyfield.admin.v1.ListBackendSecretsRequest
+	(*ListBackendSecretsResponse)(nil), // 12: poppyfield.admin.v1.ListBackendSecretsResponse
+	nil,                                // 13: poppyfield.admin.v1.DeliveryPolicy.HeadersEntry
+	(*durationpb.Duration)(nil),        // 14: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),      // 15: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 16: google.protobuf.FieldMask
 }
 var file_poppyfield_admin_v1_backend_proto_depIdxs = []int32{
 	0,  // 0: poppyfield.admin.v1.Backend.state:type_name -> poppyfield.admin.v1.BackendState
-	10, // 1: poppyfield.admin.v1.Backend.attempt_timeout:type_name -> google.protobuf.Duration
-	11, // 2: poppyfield.admin.v1.Backend.create_time:type_name -> google.protobuf.Timestamp
-	11, // 3: poppyfield.admin.v1.Backend.update_time:type_name -> google.protobuf.Timestamp
-	1,  // 4: poppyfield.admin.v1.BackendSecret.kind:type_name -> poppyfield.admin.v1.SecretKind
-	11, // 5: poppyfield.admin.v1.BackendSecret.create_time:type_name -> google.protobuf.Timestamp
-	11, // 6: poppyfield.admin.v1.BackendSecret.expire_time:type_name -> google.protobuf.Timestamp
-	2,  // 7: poppyfield.admin.v1.UpdateBackendRequest.backend:type_name -> poppyfield.admin.v1.Backend
-	12, // 8: poppyfield.admin.v1.UpdateBackendRequest.update_mask:type_name -> google.protobuf.FieldMask
-	1,  // 9: poppyfield.admin.v1.RotateBackendSecretRequest.kind:type_name -> poppyfield.admin.v1.SecretKind
-	10, // 10: poppyfield.admin.v1.RotateBackendSecretRequest.overlap:type_name -> google.protobuf.Duration
-	3,  // 11: poppyfield.admin.v1.ListBackendSecretsResponse.secrets:type_name -> poppyfield.admin.v1.BackendSecret
-	4,  // 12: poppyfield.admin.v1.BackendService.GetBackend:input_type -> poppyfield.admin.v1.GetBackendRequest
-	5,  // 13: poppyfield.admin.v1.BackendService.UpdateBackend:input_type -> poppyfield.admin.v1.UpdateBackendRequest
-	6,  // 14: poppyfield.admin.v1.BackendService.EnableBackend:input_type -> poppyfield.admin.v1.EnableBackendRequest
-	7,  // 15: poppyfield.admin.v1.BackendService.RotateBackendSecret:input_type -> poppyfield.admin.v1.RotateBackendSecretRequest
-	8,  // 16: poppyfield.admin.v1.BackendService.ListBackendSecrets:input_type -> poppyfield.admin.v1.ListBackendSecretsRequest
-	2,  // 17: poppyfield.admin.v1.BackendService.GetBackend:output_type -> poppyfield.admin.v1.Backend
-	2,  // 18: poppyfield.admin.v1.BackendService.UpdateBackend:output_type -> poppyfield.admin.v1.Backend
-	2,  // 19: poppyfield.admin.v1.BackendService.EnableBackend:output_type -> poppyfield.admin.v1.Backend
-	3,  // 20: poppyfield.admin.v1.BackendService.RotateBackendSecret:output_type -> poppyfield.admin.v1.BackendSecret
-	9,  // 21: poppyfield.admin.v1.BackendService.ListBackendSecrets:output_type -> poppyfield.admin.v1.ListBackendSecretsResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	14, // 1: poppyfield.admin.v1.Backend.attempt_timeout:type_name -> google.protobuf.Duration
+	15, // 2: poppyfield.admin.v1.Backend.create_time:type_name -> google.protobuf.Timestamp
+	15, // 3: poppyfield.admin.v1.Backend.update_time:type_name -> google.protobuf.Timestamp
+	1,  // 4: poppyfield.admin.v1.Backend.kind:type_name -> poppyfield.admin.v1.BackendKind
+	14, // 5: poppyfield.admin.v1.Backend.ack_timeout:type_name -> google.protobuf.Duration
+	4,  // 6: poppyfield.admin.v1.Backend.policy:type_name -> poppyfield.admin.v1.DeliveryPolicy
+	5,  // 7: poppyfield.admin.v1.Backend.health:type_name -> poppyfield.admin.v1.EndpointHealth
+	14, // 8: poppyfield.admin.v1.DeliveryPolicy.schedule:type_name -> google.protobuf.Duration
+	13, // 9: poppyfield.admin.v1.DeliveryPolicy.headers:type_name -> poppyfield.admin.v1.DeliveryPolicy.HeadersEntry
+	14, // 10: poppyfield.admin.v1.DeliveryPolicy.disable_after:type_name -> google.protobuf.Duration
+	15, // 11: poppyfield.admin.v1.EndpointHealth.breaker_until_time:type_name -> google.protobuf.Timestamp
+	15, // 12: poppyfield.admin.v1.EndpointHealth.failing_since_time:type_name -> google.protobuf.Timestamp
+	15, // 13: poppyfield.admin.v1.EndpointHealth.last_success_time:type_name -> google.protobuf.Timestamp
+	14, // 14: poppyfield.admin.v1.EndpointHealth.p50:type_name -> google.protobuf.Duration
+	14, // 15: poppyfield.admin.v1.EndpointHealth.p95:type_name -> google.protobuf.Duration
+	15, // 16: poppyfield.admin.v1.EndpointHealth.oldest_pending_time:type_name -> google.protobuf.Timestamp
+	2,  // 17: poppyfield.admin.v1.BackendSecret.kind:type_name -> poppyfield.admin.v1.SecretKind
+	15, // 18: poppyfield.admin.v1.BackendSecret.create_time:type_name -> google.protobuf.Timestamp
+	15, // 19: poppyfield.admin.v1.BackendSecret.expire_time:type_name -> google.protobuf.Timestamp
+	3,  // 20: poppyfield.admin.v1.UpdateBackendRequest.backend:type_name -> poppyfield.admin.v1.Backend
+	16, // 21: poppyfield.admin.v1.UpdateBackendRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 22: poppyfield.admin.v1.RotateBackendSecretRequest.kind:type_name -> poppyfield.admin.v1.SecretKind
+	14, // 23: poppyfield.admin.v1.RotateBackendSecretRequest.overlap:type_name -> google.protobuf.Duration
+	6,  // 24: poppyfield.admin.v1.ListBackendSecretsResponse.secrets:type_name -> poppyfield.admin.v1.BackendSecret
+	7,  // 25: poppyfield.admin.v1.BackendService.GetBackend:input_type -> poppyfield.admin.v1.GetBackendRequest
+	8,  // 26: poppyfield.admin.v1.BackendService.UpdateBackend:input_type -> poppyfield.admin.v1.UpdateBackendRequest
+	9,  // 27: poppyfield.admin.v1.BackendService.EnableBackend:input_type -> poppyfield.admin.v1.EnableBackendRequest
+	10, // 28: poppyfield.admin.v1.BackendService.RotateBackendSecret:input_type -> poppyfield.admin.v1.RotateBackendSecretRequest
+	11, // 29: poppyfield.admin.v1.BackendService.ListBackendSecrets:input_type -> poppyfield.admin.v1.ListBackendSecretsRequest
+	3,  // 30: poppyfield.admin.v1.BackendService.GetBackend:output_type -> poppyfield.admin.v1.Backend
+	3,  // 31: poppyfield.admin.v1.BackendService.UpdateBackend:output_type -> poppyfield.admin.v1.Backend
+	3,  // 32: poppyfield.admin.v1.BackendService.EnableBackend:output_type -> poppyfield.admin.v1.Backend
+	6,  // 33: poppyfield.admin.v1.BackendService.RotateBackendSecret:output_type -> poppyfield.admin.v1.BackendSecret
+	12, // 34: poppyfield.admin.v1.BackendService.ListBackendSecrets:output_type -> poppyfield.admin.v1.ListBackendSecretsResponse
+	30, // [30:35] is the sub-list for method output_type
+	25, // [25:30] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_backend_proto_init() }
@@ -816,8 +1259,8 @@ func file_poppyfield_admin_v1_backend_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_admin_v1_backend_proto_rawDesc), len(file_poppyfield_admin_v1_backend_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   8,
+			NumEnums:      3,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -742,8 +742,11 @@ type DiscoverySettings struct {
 	DeviceScopes []string `protobuf:"bytes,12,rep,name=device_scopes,json=deviceScopes,proto3" json:"device_scopes,omitempty"`
 	// auth.mediated.scopes, likewise; its fields are those of the connection.
 	MediatedScopes []string `protobuf:"bytes,13,rep,name=mediated_scopes,json=mediatedScopes,proto3" json:"mediated_scopes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Names out of extensions that an agent must list in its document to have a conversation; others get
+	// extension_required (Poppy 3.3).
+	RequiredExtensions []string `protobuf:"bytes,14,rep,name=required_extensions,json=requiredExtensions,proto3" json:"required_extensions,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *DiscoverySettings) Reset() {
@@ -863,6 +866,13 @@ func (x *DiscoverySettings) GetDeviceScopes() []string {
 func (x *DiscoverySettings) GetMediatedScopes() []string {
 	if x != nil {
 		return x.MediatedScopes
+	}
+	return nil
+}
+
+func (x *DiscoverySettings) GetRequiredExtensions() []string {
+	if x != nil {
+		return x.RequiredExtensions
 	}
 	return nil
 }
@@ -1392,7 +1402,7 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\x14EnableCompanyRequest\x12,\n" +
 	"\x04name\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x04name\x12*\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xa8\a\n" +
+	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xea\a\n" +
 	"\x11DiscoverySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x11organization_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x10organizationName\x123\n" +
@@ -1410,7 +1420,9 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	" \x01(\tR\x04etag\x124\n" +
 	"\rdirect_scopes\x18\v \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\fdirectScopes\x124\n" +
 	"\rdevice_scopes\x18\f \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\fdeviceScopes\x128\n" +
-	"\x0fmediated_scopes\x18\r \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\x0emediatedScopes\x1a?\n" +
+	"\x0fmediated_scopes\x18\r \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\x0emediatedScopes\x12@\n" +
+	"\x13required_extensions\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\n" +
+	"\"\x05r\x03\x18\x80\x02R\x12requiredExtensions\x1a?\n" +
 	"\x11CustomScopesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a]\n" +

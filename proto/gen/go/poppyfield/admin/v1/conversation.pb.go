@@ -55,6 +55,20 @@ type Conversation struct {
 	ClosedBy string `protobuf:"bytes,16,opt,name=closed_by,json=closedBy,proto3" json:"closed_by,omitempty"`
 	// What the caller may do with it now, such as "post_message" and "close".
 	ViewerActions []string `protobuf:"bytes,17,rep,name=viewer_actions,json=viewerActions,proto3" json:"viewer_actions,omitempty"`
+	// The conversation that this Direct Conversation is linked to (Poppy 7.10); empty for an ordinary one.
+	Parent string `protobuf:"bytes,18,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The open Direct Conversation below it.
+	DirectConversation string `protobuf:"bytes,19,opt,name=direct_conversation,json=directConversation,proto3" json:"direct_conversation,omitempty"`
+	// Who handles it while responder is "human".
+	Person string `protobuf:"bytes,20,opt,name=person,proto3" json:"person,omitempty"`
+	// Who was told to handle it.
+	Assignee string `protobuf:"bytes,21,opt,name=assignee,proto3" json:"assignee,omitempty"`
+	// Since when a person is awaited or owes an answer.
+	WaitingTime *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=waiting_time,json=waitingTime,proto3" json:"waiting_time,omitempty"`
+	// Why a person was last asked for.
+	HandoffReason string `protobuf:"bytes,23,opt,name=handoff_reason,json=handoffReason,proto3" json:"handoff_reason,omitempty"`
+	// Whether a person was ever asked for.
+	HadHandoff    bool `protobuf:"varint,24,opt,name=had_handoff,json=hadHandoff,proto3" json:"had_handoff,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +222,55 @@ func (x *Conversation) GetViewerActions() []string {
 	return nil
 }
 
+func (x *Conversation) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Conversation) GetDirectConversation() string {
+	if x != nil {
+		return x.DirectConversation
+	}
+	return ""
+}
+
+func (x *Conversation) GetPerson() string {
+	if x != nil {
+		return x.Person
+	}
+	return ""
+}
+
+func (x *Conversation) GetAssignee() string {
+	if x != nil {
+		return x.Assignee
+	}
+	return ""
+}
+
+func (x *Conversation) GetWaitingTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingTime
+	}
+	return nil
+}
+
+func (x *Conversation) GetHandoffReason() string {
+	if x != nil {
+		return x.HandoffReason
+	}
+	return ""
+}
+
+func (x *Conversation) GetHadHandoff() bool {
+	if x != nil {
+		return x.HadHandoff
+	}
+	return false
+}
+
 // One event of a conversation.
 type ConversationEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -223,7 +286,13 @@ type ConversationEvent struct {
 	Status    string `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	Responder string `protobuf:"bytes,7,opt,name=responder,proto3" json:"responder,omitempty"`
 	// The section of the protocol that the event belongs to.
-	Sections      []string `protobuf:"bytes,8,rep,name=sections,proto3" json:"sections,omitempty"`
+	Sections []string `protobuf:"bytes,8,rep,name=sections,proto3" json:"sections,omitempty"`
+	// Set for type "authorization".
+	Authorization *Authorization `protobuf:"bytes,9,opt,name=authorization,proto3" json:"authorization,omitempty"`
+	// Set for type "user_requested".
+	Reason string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Set for types "direct_opened" and "direct_closed": the Direct Conversation.
+	Conversation  string `protobuf:"bytes,11,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,6 +383,27 @@ func (x *ConversationEvent) GetSections() []string {
 	return nil
 }
 
+func (x *ConversationEvent) GetAuthorization() *Authorization {
+	if x != nil {
+		return x.Authorization
+	}
+	return nil
+}
+
+func (x *ConversationEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ConversationEvent) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
 // A message of either side (Poppy 7.4).
 type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -393,6 +483,61 @@ func (x *Message) GetData() *structpb.Struct {
 	return nil
 }
 
+// A request for a sign-in (Poppy 7.11).
+type Authorization struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "sign_in_required" or "insufficient_scope".
+	Error string `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// The scopes needed, space-separated; must be there for insufficient_scope.
+	Scope         string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Authorization) Reset() {
+	*x = Authorization{}
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Authorization) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Authorization) ProtoMessage() {}
+
+func (x *Authorization) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Authorization.ProtoReflect.Descriptor instead.
+func (*Authorization) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Authorization) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Authorization) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
 // A count that stops at 10,000.
 type Count struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -404,7 +549,7 @@ type Count struct {
 
 func (x *Count) Reset() {
 	*x = Count{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[3]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +561,7 @@ func (x *Count) String() string {
 func (*Count) ProtoMessage() {}
 
 func (x *Count) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[3]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +574,7 @@ func (x *Count) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Count.ProtoReflect.Descriptor instead.
 func (*Count) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{3}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Count) GetValue() int64 {
@@ -456,7 +601,7 @@ type GetConversationRequest struct {
 
 func (x *GetConversationRequest) Reset() {
 	*x = GetConversationRequest{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[4]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +613,7 @@ func (x *GetConversationRequest) String() string {
 func (*GetConversationRequest) ProtoMessage() {}
 
 func (x *GetConversationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[4]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -481,7 +626,7 @@ func (x *GetConversationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConversationRequest.ProtoReflect.Descriptor instead.
 func (*GetConversationRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{4}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetConversationRequest) GetName() string {
@@ -497,7 +642,7 @@ type ListConversationsRequest struct {
 	Parent    string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	PageSize  int32                  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// AND of equalities on status, responder, client_id, user and session: status = "idle" AND client_id = "https://…".
+	// AND of equalities on status, responder, client_id, user, session, parent and person: status = "idle" AND client_id = "https://…".
 	Filter        string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -505,7 +650,7 @@ type ListConversationsRequest struct {
 
 func (x *ListConversationsRequest) Reset() {
 	*x = ListConversationsRequest{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[5]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +662,7 @@ func (x *ListConversationsRequest) String() string {
 func (*ListConversationsRequest) ProtoMessage() {}
 
 func (x *ListConversationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[5]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +675,7 @@ func (x *ListConversationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversationsRequest.ProtoReflect.Descriptor instead.
 func (*ListConversationsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{5}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListConversationsRequest) GetParent() string {
@@ -575,7 +720,7 @@ type ListConversationsResponse struct {
 
 func (x *ListConversationsResponse) Reset() {
 	*x = ListConversationsResponse{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[6]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +732,7 @@ func (x *ListConversationsResponse) String() string {
 func (*ListConversationsResponse) ProtoMessage() {}
 
 func (x *ListConversationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[6]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +745,7 @@ func (x *ListConversationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversationsResponse.ProtoReflect.Descriptor instead.
 func (*ListConversationsResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{6}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListConversationsResponse) GetConversations() []*Conversation {
@@ -645,7 +790,7 @@ type ListConversationEventsRequest struct {
 
 func (x *ListConversationEventsRequest) Reset() {
 	*x = ListConversationEventsRequest{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[7]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +802,7 @@ func (x *ListConversationEventsRequest) String() string {
 func (*ListConversationEventsRequest) ProtoMessage() {}
 
 func (x *ListConversationEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[7]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +815,7 @@ func (x *ListConversationEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversationEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListConversationEventsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{7}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListConversationEventsRequest) GetParent() string {
@@ -712,7 +857,7 @@ type ListConversationEventsResponse struct {
 
 func (x *ListConversationEventsResponse) Reset() {
 	*x = ListConversationEventsResponse{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[8]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +869,7 @@ func (x *ListConversationEventsResponse) String() string {
 func (*ListConversationEventsResponse) ProtoMessage() {}
 
 func (x *ListConversationEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[8]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +882,7 @@ func (x *ListConversationEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversationEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListConversationEventsResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{8}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListConversationEventsResponse) GetEvents() []*ConversationEvent {
@@ -769,7 +914,7 @@ type PostMessageRequest struct {
 
 func (x *PostMessageRequest) Reset() {
 	*x = PostMessageRequest{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[9]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +926,7 @@ func (x *PostMessageRequest) String() string {
 func (*PostMessageRequest) ProtoMessage() {}
 
 func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[9]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +939,7 @@ func (x *PostMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageRequest.ProtoReflect.Descriptor instead.
 func (*PostMessageRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{9}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PostMessageRequest) GetConversation() string {
@@ -836,7 +981,7 @@ type PostMessageResponse struct {
 
 func (x *PostMessageResponse) Reset() {
 	*x = PostMessageResponse{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[10]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +993,7 @@ func (x *PostMessageResponse) String() string {
 func (*PostMessageResponse) ProtoMessage() {}
 
 func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[10]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +1006,7 @@ func (x *PostMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostMessageResponse.ProtoReflect.Descriptor instead.
 func (*PostMessageResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{10}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PostMessageResponse) GetEvent() *ConversationEvent {
@@ -872,6 +1017,221 @@ func (x *PostMessageResponse) GetEvent() *ConversationEvent {
 }
 
 func (x *PostMessageResponse) GetConversation() *Conversation {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+// What the Company's agent says and does.
+type RespondRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Conversation string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// Each with text, data or both. id, role and sender are set by us.
+	Messages []*Message `protobuf:"bytes,2,rep,name=messages,proto3" json:"messages,omitempty"`
+	// Asks the User to sign in, or for more scopes. Without a message one of ours says so too.
+	Authorization *Authorization `protobuf:"bytes,3,opt,name=authorization,proto3" json:"authorization,omitempty"`
+	// Asks for the User themselves (Poppy 7.10): a short reason.
+	RequestUser string `protobuf:"bytes,4,opt,name=request_user,json=requestUser,proto3" json:"request_user,omitempty"`
+	// Hands the conversation to a person (Poppy 7.9).
+	HandOff *HandOff `protobuf:"bytes,5,opt,name=hand_off,json=handOff,proto3" json:"hand_off,omitempty"`
+	// Closes it after the messages.
+	Close bool `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`
+	// Leaves the conversation in "working": more will follow.
+	More bool `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	// The webhook-id that it answers; the second answer to one changes nothing and returns the first.
+	Delivery      string `protobuf:"bytes,8,opt,name=delivery,proto3" json:"delivery,omitempty"`
+	RequestId     string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RespondRequest) Reset() {
+	*x = RespondRequest{}
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RespondRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RespondRequest) ProtoMessage() {}
+
+func (x *RespondRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RespondRequest.ProtoReflect.Descriptor instead.
+func (*RespondRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RespondRequest) GetConversation() string {
+	if x != nil {
+		return x.Conversation
+	}
+	return ""
+}
+
+func (x *RespondRequest) GetMessages() []*Message {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *RespondRequest) GetAuthorization() *Authorization {
+	if x != nil {
+		return x.Authorization
+	}
+	return nil
+}
+
+func (x *RespondRequest) GetRequestUser() string {
+	if x != nil {
+		return x.RequestUser
+	}
+	return ""
+}
+
+func (x *RespondRequest) GetHandOff() *HandOff {
+	if x != nil {
+		return x.HandOff
+	}
+	return nil
+}
+
+func (x *RespondRequest) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
+func (x *RespondRequest) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *RespondRequest) GetDelivery() string {
+	if x != nil {
+		return x.Delivery
+	}
+	return ""
+}
+
+func (x *RespondRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// A handoff to a person.
+type HandOff struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For the person who joins; the agent doesn't see it.
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOff) Reset() {
+	*x = HandOff{}
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOff) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOff) ProtoMessage() {}
+
+func (x *HandOff) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOff.ProtoReflect.Descriptor instead.
+func (*HandOff) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *HandOff) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// What became of it.
+type RespondResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*ConversationEvent   `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	Conversation  *Conversation          `protobuf:"bytes,2,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RespondResponse) Reset() {
+	*x = RespondResponse{}
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RespondResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RespondResponse) ProtoMessage() {}
+
+func (x *RespondResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RespondResponse.ProtoReflect.Descriptor instead.
+func (*RespondResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RespondResponse) GetEvents() []*ConversationEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *RespondResponse) GetConversation() *Conversation {
 	if x != nil {
 		return x.Conversation
 	}
@@ -889,7 +1249,7 @@ type CloseConversationRequest struct {
 
 func (x *CloseConversationRequest) Reset() {
 	*x = CloseConversationRequest{}
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[11]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1261,7 @@ func (x *CloseConversationRequest) String() string {
 func (*CloseConversationRequest) ProtoMessage() {}
 
 func (x *CloseConversationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[11]
+	mi := &file_poppyfield_admin_v1_conversation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1274,7 @@ func (x *CloseConversationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseConversationRequest.ProtoReflect.Descriptor instead.
 func (*CloseConversationRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{11}
+	return file_poppyfield_admin_v1_conversation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CloseConversationRequest) GetName() string {
@@ -935,7 +1295,7 @@ var File_poppyfield_admin_v1_conversation_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"\n" +
-	"&poppyfield/admin/v1/conversation.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xfb\x04\n" +
+	"&poppyfield/admin/v1/conversation.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xff\x06\n" +
 	"\fConversation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -957,7 +1317,15 @@ const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"updateTime\x12\x12\n" +
 	"\x04etag\x18\x0f \x01(\tR\x04etag\x12\x1b\n" +
 	"\tclosed_by\x18\x10 \x01(\tR\bclosedBy\x12%\n" +
-	"\x0eviewer_actions\x18\x11 \x03(\tR\rviewerActions\"\x9c\x02\n" +
+	"\x0eviewer_actions\x18\x11 \x03(\tR\rviewerActions\x12\x16\n" +
+	"\x06parent\x18\x12 \x01(\tR\x06parent\x12/\n" +
+	"\x13direct_conversation\x18\x13 \x01(\tR\x12directConversation\x12\x16\n" +
+	"\x06person\x18\x14 \x01(\tR\x06person\x12\x1a\n" +
+	"\bassignee\x18\x15 \x01(\tR\bassignee\x12=\n" +
+	"\fwaiting_time\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\vwaitingTime\x12%\n" +
+	"\x0ehandoff_reason\x18\x17 \x01(\tR\rhandoffReason\x12\x1f\n" +
+	"\vhad_handoff\x18\x18 \x01(\bR\n" +
+	"hadHandoff\"\xa2\x03\n" +
 	"\x11ConversationEvent\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x12\n" +
@@ -967,13 +1335,20 @@ const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"\amessage\x18\x05 \x01(\v2\x1c.poppyfield.admin.v1.MessageR\amessage\x12\x16\n" +
 	"\x06status\x18\x06 \x01(\tR\x06status\x12\x1c\n" +
 	"\tresponder\x18\a \x01(\tR\tresponder\x12\x1a\n" +
-	"\bsections\x18\b \x03(\tR\bsections\"\x90\x01\n" +
+	"\bsections\x18\b \x03(\tR\bsections\x12H\n" +
+	"\rauthorization\x18\t \x01(\v2\".poppyfield.admin.v1.AuthorizationR\rauthorization\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\"\n" +
+	"\fconversation\x18\v \x01(\tR\fconversation\"\x90\x01\n" +
 	"\aMessage\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x02id\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
 	"\x06sender\x18\x03 \x01(\tR\x06sender\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12+\n" +
-	"\x04data\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x04data\"3\n" +
+	"\x04data\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x04data\"r\n" +
+	"\rAuthorization\x12A\n" +
+	"\x05error\x18\x01 \x01(\tB+\xbaH(r&R\x10sign_in_requiredR\x12insufficient_scopeR\x05error\x12\x1e\n" +
+	"\x05scope\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\x05scope\"3\n" +
 	"\x05Count\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x03R\x05value\x12\x14\n" +
 	"\x05exact\x18\x02 \x01(\bR\x05exact\"Z\n" +
@@ -1008,11 +1383,27 @@ const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"request_id\x18\x04 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\x9a\x01\n" +
 	"\x13PostMessageResponse\x12<\n" +
 	"\x05event\x18\x01 \x01(\v2&.poppyfield.admin.v1.ConversationEventR\x05event\x12E\n" +
+	"\fconversation\x18\x02 \x01(\v2!.poppyfield.admin.v1.ConversationR\fconversation\"\xd2\x03\n" +
+	"\x0eRespondRequest\x12P\n" +
+	"\fconversation\x18\x01 \x01(\tB,\xbaH)r'2%^companies/[^/]+/conversations/[^/]+$R\fconversation\x12B\n" +
+	"\bmessages\x18\x02 \x03(\v2\x1c.poppyfield.admin.v1.MessageB\b\xbaH\x05\x92\x01\x02\x10\x14R\bmessages\x12H\n" +
+	"\rauthorization\x18\x03 \x01(\v2\".poppyfield.admin.v1.AuthorizationR\rauthorization\x12+\n" +
+	"\frequest_user\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\vrequestUser\x127\n" +
+	"\bhand_off\x18\x05 \x01(\v2\x1c.poppyfield.admin.v1.HandOffR\ahandOff\x12\x14\n" +
+	"\x05close\x18\x06 \x01(\bR\x05close\x12\x12\n" +
+	"\x04more\x18\a \x01(\bR\x04more\x12$\n" +
+	"\bdelivery\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bdelivery\x12*\n" +
+	"\n" +
+	"request_id\x18\t \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"+\n" +
+	"\aHandOff\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\x06reason\"\x98\x01\n" +
+	"\x0fRespondResponse\x12>\n" +
+	"\x06events\x18\x01 \x03(\v2&.poppyfield.admin.v1.ConversationEventR\x06events\x12E\n" +
 	"\fconversation\x18\x02 \x01(\v2!.poppyfield.admin.v1.ConversationR\fconversation\"\x88\x01\n" +
 	"\x18CloseConversationRequest\x12@\n" +
 	"\x04name\x18\x01 \x01(\tB,\xbaH)r'2%^companies/[^/]+/conversations/[^/]+$R\x04name\x12*\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId2\xde\a\n" +
+	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId2\x95\t\n" +
 	"\x13ConversationService\x12\xab\x01\n" +
 	"\x0fGetConversation\x12+.poppyfield.admin.v1.GetConversationRequest\x1a!.poppyfield.admin.v1.Conversation\"H\xba\xb9\x18\x16\n" +
 	"\x12conversations.read\x10\x01\x82\xd3\xe4\x93\x02(\x12&/v1/{name=companies/*/conversations/*}\x12\xbc\x01\n" +
@@ -1021,7 +1412,9 @@ const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"\x16ListConversationEvents\x122.poppyfield.admin.v1.ListConversationEventsRequest\x1a3.poppyfield.admin.v1.ListConversationEventsResponse\"Q\xba\xb9\x18\x16\n" +
 	"\x12conversations.read\x10\x01\x82\xd3\xe4\x93\x021\x12//v1/{parent=companies/*/conversations/*}/events\x12\xc4\x01\n" +
 	"\vPostMessage\x12'.poppyfield.admin.v1.PostMessageRequest\x1a(.poppyfield.admin.v1.PostMessageResponse\"b\xba\xb9\x18\x19\n" +
-	"\x13conversations.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02?:\x01*\":/v1/{conversation=companies/*/conversations/*}:postMessage\x12\xbb\x01\n" +
+	"\x13conversations.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02?:\x01*\":/v1/{conversation=companies/*/conversations/*}:postMessage\x12\xb4\x01\n" +
+	"\aRespond\x12#.poppyfield.admin.v1.RespondRequest\x1a$.poppyfield.admin.v1.RespondResponse\"^\xba\xb9\x18\x19\n" +
+	"\x13conversations.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x02;:\x01*\"6/v1/{conversation=companies/*/conversations/*}:respond\x12\xbb\x01\n" +
 	"\x11CloseConversation\x12-.poppyfield.admin.v1.CloseConversationRequest\x1a!.poppyfield.admin.v1.Conversation\"T\xba\xb9\x18\x19\n" +
 	"\x13conversations.write\x10\x01\x18\x01\x82\xd3\xe4\x93\x021:\x01*\",/v1/{name=companies/*/conversations/*}:closeBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 
@@ -1037,53 +1430,66 @@ func file_poppyfield_admin_v1_conversation_proto_rawDescGZIP() []byte {
 	return file_poppyfield_admin_v1_conversation_proto_rawDescData
 }
 
-var file_poppyfield_admin_v1_conversation_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_poppyfield_admin_v1_conversation_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_poppyfield_admin_v1_conversation_proto_goTypes = []any{
 	(*Conversation)(nil),                   // 0: poppyfield.admin.v1.Conversation
 	(*ConversationEvent)(nil),              // 1: poppyfield.admin.v1.ConversationEvent
 	(*Message)(nil),                        // 2: poppyfield.admin.v1.Message
-	(*Count)(nil),                          // 3: poppyfield.admin.v1.Count
-	(*GetConversationRequest)(nil),         // 4: poppyfield.admin.v1.GetConversationRequest
-	(*ListConversationsRequest)(nil),       // 5: poppyfield.admin.v1.ListConversationsRequest
-	(*ListConversationsResponse)(nil),      // 6: poppyfield.admin.v1.ListConversationsResponse
-	(*ListConversationEventsRequest)(nil),  // 7: poppyfield.admin.v1.ListConversationEventsRequest
-	(*ListConversationEventsResponse)(nil), // 8: poppyfield.admin.v1.ListConversationEventsResponse
-	(*PostMessageRequest)(nil),             // 9: poppyfield.admin.v1.PostMessageRequest
-	(*PostMessageResponse)(nil),            // 10: poppyfield.admin.v1.PostMessageResponse
-	(*CloseConversationRequest)(nil),       // 11: poppyfield.admin.v1.CloseConversationRequest
-	(*structpb.Struct)(nil),                // 12: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 13: google.protobuf.Timestamp
+	(*Authorization)(nil),                  // 3: poppyfield.admin.v1.Authorization
+	(*Count)(nil),                          // 4: poppyfield.admin.v1.Count
+	(*GetConversationRequest)(nil),         // 5: poppyfield.admin.v1.GetConversationRequest
+	(*ListConversationsRequest)(nil),       // 6: poppyfield.admin.v1.ListConversationsRequest
+	(*ListConversationsResponse)(nil),      // 7: poppyfield.admin.v1.ListConversationsResponse
+	(*ListConversationEventsRequest)(nil),  // 8: poppyfield.admin.v1.ListConversationEventsRequest
+	(*ListConversationEventsResponse)(nil), // 9: poppyfield.admin.v1.ListConversationEventsResponse
+	(*PostMessageRequest)(nil),             // 10: poppyfield.admin.v1.PostMessageRequest
+	(*PostMessageResponse)(nil),            // 11: poppyfield.admin.v1.PostMessageResponse
+	(*RespondRequest)(nil),                 // 12: poppyfield.admin.v1.RespondRequest
+	(*HandOff)(nil),                        // 13: poppyfield.admin.v1.HandOff
+	(*RespondResponse)(nil),                // 14: poppyfield.admin.v1.RespondResponse
+	(*CloseConversationRequest)(nil),       // 15: poppyfield.admin.v1.CloseConversationRequest
+	(*structpb.Struct)(nil),                // 16: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 17: google.protobuf.Timestamp
 }
 var file_poppyfield_admin_v1_conversation_proto_depIdxs = []int32{
-	12, // 0: poppyfield.admin.v1.Conversation.context:type_name -> google.protobuf.Struct
-	13, // 1: poppyfield.admin.v1.Conversation.answer_due_time:type_name -> google.protobuf.Timestamp
-	13, // 2: poppyfield.admin.v1.Conversation.last_event_time:type_name -> google.protobuf.Timestamp
-	13, // 3: poppyfield.admin.v1.Conversation.create_time:type_name -> google.protobuf.Timestamp
-	13, // 4: poppyfield.admin.v1.Conversation.update_time:type_name -> google.protobuf.Timestamp
-	13, // 5: poppyfield.admin.v1.ConversationEvent.create_time:type_name -> google.protobuf.Timestamp
-	2,  // 6: poppyfield.admin.v1.ConversationEvent.message:type_name -> poppyfield.admin.v1.Message
-	12, // 7: poppyfield.admin.v1.Message.data:type_name -> google.protobuf.Struct
-	0,  // 8: poppyfield.admin.v1.ListConversationsResponse.conversations:type_name -> poppyfield.admin.v1.Conversation
-	3,  // 9: poppyfield.admin.v1.ListConversationsResponse.count:type_name -> poppyfield.admin.v1.Count
-	1,  // 10: poppyfield.admin.v1.ListConversationEventsResponse.events:type_name -> poppyfield.admin.v1.ConversationEvent
-	2,  // 11: poppyfield.admin.v1.PostMessageRequest.message:type_name -> poppyfield.admin.v1.Message
-	1,  // 12: poppyfield.admin.v1.PostMessageResponse.event:type_name -> poppyfield.admin.v1.ConversationEvent
-	0,  // 13: poppyfield.admin.v1.PostMessageResponse.conversation:type_name -> poppyfield.admin.v1.Conversation
-	4,  // 14: poppyfield.admin.v1.ConversationService.GetConversation:input_type -> poppyfield.admin.v1.GetConversationRequest
-	5,  // 15: poppyfield.admin.v1.ConversationService.ListConversations:input_type -> poppyfield.admin.v1.ListConversationsRequest
-	7,  // 16: poppyfield.admin.v1.ConversationService.ListConversationEvents:input_type -> poppyfield.admin.v1.ListConversationEventsRequest
-	9,  // 17: poppyfield.admin.v1.ConversationService.PostMessage:input_type -> poppyfield.admin.v1.PostMessageRequest
-	11, // 18: poppyfield.admin.v1.ConversationService.CloseConversation:input_type -> poppyfield.admin.v1.CloseConversationRequest
-	0,  // 19: poppyfield.admin.v1.ConversationService.GetConversation:output_type -> poppyfield.admin.v1.Conversation
-	6,  // 20: poppyfield.admin.v1.ConversationService.ListConversations:output_type -> poppyfield.admin.v1.ListConversationsResponse
-	8,  // 21: poppyfield.admin.v1.ConversationService.ListConversationEvents:output_type -> poppyfield.admin.v1.ListConversationEventsResponse
-	10, // 22: poppyfield.admin.v1.ConversationService.PostMessage:output_type -> poppyfield.admin.v1.PostMessageResponse
-	0,  // 23: poppyfield.admin.v1.ConversationService.CloseConversation:output_type -> poppyfield.admin.v1.Conversation
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 0: poppyfield.admin.v1.Conversation.context:type_name -> google.protobuf.Struct
+	17, // 1: poppyfield.admin.v1.Conversation.answer_due_time:type_name -> google.protobuf.Timestamp
+	17, // 2: poppyfield.admin.v1.Conversation.last_event_time:type_name -> google.protobuf.Timestamp
+	17, // 3: poppyfield.admin.v1.Conversation.create_time:type_name -> google.protobuf.Timestamp
+	17, // 4: poppyfield.admin.v1.Conversation.update_time:type_name -> google.protobuf.Timestamp
+	17, // 5: poppyfield.admin.v1.Conversation.waiting_time:type_name -> google.protobuf.Timestamp
+	17, // 6: poppyfield.admin.v1.ConversationEvent.create_time:type_name -> google.protobuf.Timestamp
+	2,  // 7: poppyfield.admin.v1.ConversationEvent.message:type_name -> poppyfield.admin.v1.Message
+	3,  // 8: poppyfield.admin.v1.ConversationEvent.authorization:type_name -> poppyfield.admin.v1.Authorization
+	16, // 9: poppyfield.admin.v1.Message.data:type_name -> google.protobuf.Struct
+	0,  // 10: poppyfield.admin.v1.ListConversationsResponse.conversations:type_name -> poppyfield.admin.v1.Conversation
+	4,  // 11: poppyfield.admin.v1.ListConversationsResponse.count:type_name -> poppyfield.admin.v1.Count
+	1,  // 12: poppyfield.admin.v1.ListConversationEventsResponse.events:type_name -> poppyfield.admin.v1.ConversationEvent
+	2,  // 13: poppyfield.admin.v1.PostMessageRequest.message:type_name -> poppyfield.admin.v1.Message
+	1,  // 14: poppyfield.admin.v1.PostMessageResponse.event:type_name -> poppyfield.admin.v1.ConversationEvent
+	0,  // 15: poppyfield.admin.v1.PostMessageResponse.conversation:type_name -> poppyfield.admin.v1.Conversation
+	2,  // 16: poppyfield.admin.v1.RespondRequest.messages:type_name -> poppyfield.admin.v1.Message
+	3,  // 17: poppyfield.admin.v1.RespondRequest.authorization:type_name -> poppyfield.admin.v1.Authorization
+	13, // 18: poppyfield.admin.v1.RespondRequest.hand_off:type_name -> poppyfield.admin.v1.HandOff
+	1,  // 19: poppyfield.admin.v1.RespondResponse.events:type_name -> poppyfield.admin.v1.ConversationEvent
+	0,  // 20: poppyfield.admin.v1.RespondResponse.conversation:type_name -> poppyfield.admin.v1.Conversation
+	5,  // 21: poppyfield.admin.v1.ConversationService.GetConversation:input_type -> poppyfield.admin.v1.GetConversationRequest
+	6,  // 22: poppyfield.admin.v1.ConversationService.ListConversations:input_type -> poppyfield.admin.v1.ListConversationsRequest
+	8,  // 23: poppyfield.admin.v1.ConversationService.ListConversationEvents:input_type -> poppyfield.admin.v1.ListConversationEventsRequest
+	10, // 24: poppyfield.admin.v1.ConversationService.PostMessage:input_type -> poppyfield.admin.v1.PostMessageRequest
+	12, // 25: poppyfield.admin.v1.ConversationService.Respond:input_type -> poppyfield.admin.v1.RespondRequest
+	15, // 26: poppyfield.admin.v1.ConversationService.CloseConversation:input_type -> poppyfield.admin.v1.CloseConversationRequest
+	0,  // 27: poppyfield.admin.v1.ConversationService.GetConversation:output_type -> poppyfield.admin.v1.Conversation
+	7,  // 28: poppyfield.admin.v1.ConversationService.ListConversations:output_type -> poppyfield.admin.v1.ListConversationsResponse
+	9,  // 29: poppyfield.admin.v1.ConversationService.ListConversationEvents:output_type -> poppyfield.admin.v1.ListConversationEventsResponse
+	11, // 30: poppyfield.admin.v1.ConversationService.PostMessage:output_type -> poppyfield.admin.v1.PostMessageResponse
+	14, // 31: poppyfield.admin.v1.ConversationService.Respond:output_type -> poppyfield.admin.v1.RespondResponse
+	0,  // 32: poppyfield.admin.v1.ConversationService.CloseConversation:output_type -> poppyfield.admin.v1.Conversation
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_conversation_proto_init() }
@@ -1098,7 +1504,7 @@ func file_poppyfield_admin_v1_conversation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_admin_v1_conversation_proto_rawDesc), len(file_poppyfield_admin_v1_conversation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const (
 	ConversationService_ListConversations_FullMethodName      = "/poppyfield.admin.v1.ConversationService/ListConversations"
 	ConversationService_ListConversationEvents_FullMethodName = "/poppyfield.admin.v1.ConversationService/ListConversationEvents"
 	ConversationService_PostMessage_FullMethodName            = "/poppyfield.admin.v1.ConversationService/PostMessage"
+	ConversationService_Respond_FullMethodName                = "/poppyfield.admin.v1.ConversationService/Respond"
 	ConversationService_CloseConversation_FullMethodName      = "/poppyfield.admin.v1.ConversationService/CloseConversation"
 )
 
@@ -40,6 +41,9 @@ type ConversationServiceClient interface {
 	ListConversationEvents(ctx context.Context, in *ListConversationEventsRequest, opts ...grpc.CallOption) (*ListConversationEventsResponse, error)
 	// Posts a message of the Company. It ends a turn that waits for an answer.
 	PostMessage(ctx context.Context, in *PostMessageRequest, opts ...grpc.CallOption) (*PostMessageResponse, error)
+	// Says and does all that a backend can in its answer to a webhook, in one step. It ends a turn that waits for
+	// an answer. Refused with NOT_RESPONDER while a person handles the conversation.
+	Respond(ctx context.Context, in *RespondRequest, opts ...grpc.CallOption) (*RespondResponse, error)
 	// Closes a conversation for good (Poppy 7.12). Closing a closed one changes nothing.
 	CloseConversation(ctx context.Context, in *CloseConversationRequest, opts ...grpc.CallOption) (*Conversation, error)
 }
@@ -92,6 +96,16 @@ func (c *conversationServiceClient) PostMessage(ctx context.Context, in *PostMes
 	return out, nil
 }
 
+func (c *conversationServiceClient) Respond(ctx context.Context, in *RespondRequest, opts ...grpc.CallOption) (*RespondResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RespondResponse)
+	err := c.cc.Invoke(ctx, ConversationService_Respond_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *conversationServiceClient) CloseConversation(ctx context.Context, in *CloseConversationRequest, opts ...grpc.CallOption) (*Conversation, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Conversation)
@@ -116,6 +130,9 @@ type ConversationServiceServer interface {
 	ListConversationEvents(context.Context, *ListConversationEventsRequest) (*ListConversationEventsResponse, error)
 	// Posts a message of the Company. It ends a turn that waits for an answer.
 	PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error)
+	// Says and does all that a backend can in its answer to a webhook, in one step. It ends a turn that waits for
+	// an answer. Refused with NOT_RESPONDER while a person handles the conversation.
+	Respond(context.Context, *RespondRequest) (*RespondResponse, error)
 	// Closes a conversation for good (Poppy 7.12). Closing a closed one changes nothing.
 	CloseConversation(context.Context, *CloseConversationRequest) (*Conversation, error)
 	mustEmbedUnimplementedConversationServiceServer()
@@ -139,6 +156,9 @@ func (UnimplementedConversationServiceServer) ListConversationEvents(context.Con
 }
 func (UnimplementedConversationServiceServer) PostMessage(context.Context, *PostMessageRequest) (*PostMessageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PostMessage not implemented")
+}
+func (UnimplementedConversationServiceServer) Respond(context.Context, *RespondRequest) (*RespondResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Respond not implemented")
 }
 func (UnimplementedConversationServiceServer) CloseConversation(context.Context, *CloseConversationRequest) (*Conversation, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseConversation not implemented")
@@ -236,6 +256,24 @@ func _ConversationService_PostMessage_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConversationService_Respond_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RespondRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversationServiceServer).Respond(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversationService_Respond_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversationServiceServer).Respond(ctx, req.(*RespondRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ConversationService_CloseConversation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CloseConversationRequest)
 	if err := dec(in); err != nil {
@@ -276,6 +314,10 @@ var ConversationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PostMessage",
 			Handler:    _ConversationService_PostMessage_Handler,
+		},
+		{
+			MethodName: "Respond",
+			Handler:    _ConversationService_Respond_Handler,
 		},
 		{
 			MethodName: "CloseConversation",

@@ -236,9 +236,11 @@ type CompanySnapshot struct {
 	// Whether the Company is for trying things out only.
 	Test bool `protobuf:"varint,20,opt,name=test,proto3" json:"test,omitempty"`
 	// Its verified domains.
-	Domains       []string `protobuf:"bytes,21,rep,name=domains,proto3" json:"domains,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Domains []string `protobuf:"bytes,21,rep,name=domains,proto3" json:"domains,omitempty"`
+	// Extensions that an agent must list to talk (Poppy 3.3).
+	RequiredExtensions []string `protobuf:"bytes,22,rep,name=required_extensions,json=requiredExtensions,proto3" json:"required_extensions,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *CompanySnapshot) Reset() {
@@ -414,6 +416,13 @@ func (x *CompanySnapshot) GetTest() bool {
 func (x *CompanySnapshot) GetDomains() []string {
 	if x != nil {
 		return x.Domains
+	}
+	return nil
+}
+
+func (x *CompanySnapshot) GetRequiredExtensions() []string {
+	if x != nil {
+		return x.RequiredExtensions
 	}
 	return nil
 }
@@ -820,7 +829,7 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"]\n" +
 	"\x13ResolveHostResponse\x12F\n" +
 	"\tcompanies\x18\x01 \x03(\v2(.poppyfield.directory.v1.CompanySnapshotR\tcompanies\"\x1b\n" +
-	"\x19GetCompanySnapshotRequest\"\xcf\a\n" +
+	"\x19GetCompanySnapshotRequest\"\x80\b\n" +
 	"\x0fCompanySnapshot\x12\x1d\n" +
 	"\n" +
 	"company_id\x18\x01 \x01(\tR\tcompanyId\x12\x12\n" +
@@ -844,7 +853,8 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\aversion\x18\x12 \x01(\x03R\aversion\x128\n" +
 	"\asign_in\x18\x13 \x01(\v2\x1f.poppyfield.directory.v1.SignInR\x06signIn\x12\x12\n" +
 	"\x04test\x18\x14 \x01(\bR\x04test\x12\x18\n" +
-	"\adomains\x18\x15 \x03(\tR\adomains\"\xab\b\n" +
+	"\adomains\x18\x15 \x03(\tR\adomains\x12/\n" +
+	"\x13required_extensions\x18\x16 \x03(\tR\x12requiredExtensions\"\xab\b\n" +
 	"\x06SignIn\x12#\n" +
 	"\rdirect_scopes\x18\x01 \x03(\tR\fdirectScopes\x12#\n" +
 	"\rdevice_scopes\x18\x02 \x03(\tR\fdeviceScopes\x12'\n" +

@@ -37,6 +37,8 @@ const (
 	DeliverOutcome_DELIVER_OUTCOME_DISABLED DeliverOutcome = 4
 	// The message came late and the Company doesn't want late ones.
 	DeliverOutcome_DELIVER_OUTCOME_UNWANTED DeliverOutcome = 5
+	// Not sent: the rate is used up, or the breaker is open. retry_after says for how long; it is no attempt.
+	DeliverOutcome_DELIVER_OUTCOME_HELD DeliverOutcome = 6
 )
 
 // Enum value maps for DeliverOutcome.
@@ -48,6 +50,7 @@ var (
 		3: "DELIVER_OUTCOME_RETRY",
 		4: "DELIVER_OUTCOME_DISABLED",
 		5: "DELIVER_OUTCOME_UNWANTED",
+		6: "DELIVER_OUTCOME_HELD",
 	}
 	DeliverOutcome_value = map[string]int32{
 		"DELIVER_OUTCOME_UNSPECIFIED": 0,
@@ -56,6 +59,7 @@ var (
 		"DELIVER_OUTCOME_RETRY":       3,
 		"DELIVER_OUTCOME_DISABLED":    4,
 		"DELIVER_OUTCOME_UNWANTED":    5,
+		"DELIVER_OUTCOME_HELD":        6,
 	}
 )
 
@@ -417,9 +421,15 @@ type DeliverRequest struct {
 	// The exact bytes to sign and send.
 	Body []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
 	// The agent was told already that no answer came: the Company may not want the message any more.
-	Late          bool `protobuf:"varint,3,opt,name=late,proto3" json:"late,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Late bool `protobuf:"varint,3,opt,name=late,proto3" json:"late,omitempty"`
+	// How many attempts were made before this one.
+	Attempt int32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The conversation so far, the message last: where the route asks for it.
+	History []*Turn `protobuf:"bytes,5,rep,name=history,proto3" json:"history,omitempty"`
+	// The conversation, for backends that keep a context of their own.
+	ConversationId string `protobuf:"bytes,6,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeliverRequest) Reset() {
@@ -473,7 +483,218 @@ func (x *DeliverRequest) GetLate() bool {
 	return false
 }
 
-// The result of an attempt.
+func (x *DeliverRequest) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DeliverRequest) GetHistory() []*Turn {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+func (x *DeliverRequest) GetConversationId() string {
+	if x != nil {
+		return x.ConversationId
+	}
+	return ""
+}
+
+// A message of a conversation, as a chat model gets it.
+type Turn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "user" or "company".
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// "agent" or "human".
+	Sender string `protobuf:"bytes,2,opt,name=sender,proto3" json:"sender,omitempty"`
+	Text   string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// JSON object, empty when there is none.
+	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Turn) Reset() {
+	*x = Turn{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Turn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Turn) ProtoMessage() {}
+
+func (x *Turn) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Turn.ProtoReflect.Descriptor instead.
+func (*Turn) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Turn) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Turn) GetSender() string {
+	if x != nil {
+		return x.Sender
+	}
+	return ""
+}
+
+func (x *Turn) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Turn) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// Asks for the scope's route.
+type GetRouteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRouteRequest) Reset() {
+	*x = GetRouteRequest{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRouteRequest) ProtoMessage() {}
+
+func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
+func (*GetRouteRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{6}
+}
+
+// How a backend is delivered to.
+type GetRouteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Deliveries go to a stream that the backend opened, not to Deliver.
+	Stream bool `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// How many earlier messages Deliver needs.
+	History int32 `protobuf:"varint,2,opt,name=history,proto3" json:"history,omitempty"`
+	// Waits before the 2nd, 3rd, … attempt.
+	Schedule    []*durationpb.Duration `protobuf:"bytes,3,rep,name=schedule,proto3" json:"schedule,omitempty"`
+	MaxInFlight int32                  `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// How long one attempt may take at most.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRouteResponse) Reset() {
+	*x = GetRouteResponse{}
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRouteResponse) ProtoMessage() {}
+
+func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
+func (*GetRouteResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetRouteResponse) GetStream() bool {
+	if x != nil {
+		return x.Stream
+	}
+	return false
+}
+
+func (x *GetRouteResponse) GetHistory() int32 {
+	if x != nil {
+		return x.History
+	}
+	return 0
+}
+
+func (x *GetRouteResponse) GetSchedule() []*durationpb.Duration {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *GetRouteResponse) GetMaxInFlight() int32 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *GetRouteResponse) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+// A frame: pieces of text with outcome unspecified, then the result of the attempt.
 type DeliverResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Outcome  DeliverOutcome         `protobuf:"varint,1,opt,name=outcome,proto3,enum=poppyfield.relay.v1.DeliverOutcome" json:"outcome,omitempty"`
@@ -481,16 +702,25 @@ type DeliverResponse struct {
 	// HTTP status, 0 where there was none.
 	Status int32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
 	// Stable reason such as "status 500", "redirect not followed", "name not resolved" or "no answer in time".
-	Reason        string               `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	Duration      *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reason     string               `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	Duration   *durationpb.Duration `protobuf:"bytes,6,opt,name=duration,proto3" json:"duration,omitempty"`
+	// A piece of the first message's text, while outcome is unspecified.
+	TextDelta string `protobuf:"bytes,7,opt,name=text_delta,json=textDelta,proto3" json:"text_delta,omitempty"`
+	// What else the backend asked for.
+	AuthorizationError string `protobuf:"bytes,8,opt,name=authorization_error,json=authorizationError,proto3" json:"authorization_error,omitempty"`
+	AuthorizationScope string `protobuf:"bytes,9,opt,name=authorization_scope,json=authorizationScope,proto3" json:"authorization_scope,omitempty"`
+	RequestUser        string `protobuf:"bytes,10,opt,name=request_user,json=requestUser,proto3" json:"request_user,omitempty"`
+	HandOff            bool   `protobuf:"varint,11,opt,name=hand_off,json=handOff,proto3" json:"hand_off,omitempty"`
+	HandOffReason      string `protobuf:"bytes,12,opt,name=hand_off_reason,json=handOffReason,proto3" json:"hand_off_reason,omitempty"`
+	Close              bool   `protobuf:"varint,13,opt,name=close,proto3" json:"close,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *DeliverResponse) Reset() {
 	*x = DeliverResponse{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[5]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +732,7 @@ func (x *DeliverResponse) String() string {
 func (*DeliverResponse) ProtoMessage() {}
 
 func (x *DeliverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[5]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +745,7 @@ func (x *DeliverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverResponse.ProtoReflect.Descriptor instead.
 func (*DeliverResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{5}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeliverResponse) GetOutcome() DeliverOutcome {
@@ -560,6 +790,55 @@ func (x *DeliverResponse) GetDuration() *durationpb.Duration {
 	return nil
 }
 
+func (x *DeliverResponse) GetTextDelta() string {
+	if x != nil {
+		return x.TextDelta
+	}
+	return ""
+}
+
+func (x *DeliverResponse) GetAuthorizationError() string {
+	if x != nil {
+		return x.AuthorizationError
+	}
+	return ""
+}
+
+func (x *DeliverResponse) GetAuthorizationScope() string {
+	if x != nil {
+		return x.AuthorizationScope
+	}
+	return ""
+}
+
+func (x *DeliverResponse) GetRequestUser() string {
+	if x != nil {
+		return x.RequestUser
+	}
+	return ""
+}
+
+func (x *DeliverResponse) GetHandOff() bool {
+	if x != nil {
+		return x.HandOff
+	}
+	return false
+}
+
+func (x *DeliverResponse) GetHandOffReason() string {
+	if x != nil {
+		return x.HandOffReason
+	}
+	return ""
+}
+
+func (x *DeliverResponse) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
 // A message of the backend.
 type AnswerMessage struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -573,7 +852,7 @@ type AnswerMessage struct {
 
 func (x *AnswerMessage) Reset() {
 	*x = AnswerMessage{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[6]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +864,7 @@ func (x *AnswerMessage) String() string {
 func (*AnswerMessage) ProtoMessage() {}
 
 func (x *AnswerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[6]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +877,7 @@ func (x *AnswerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerMessage.ProtoReflect.Descriptor instead.
 func (*AnswerMessage) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{6}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AnswerMessage) GetSender() string {
@@ -631,7 +910,7 @@ type ListPublicKeysRequest struct {
 
 func (x *ListPublicKeysRequest) Reset() {
 	*x = ListPublicKeysRequest{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[7]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +922,7 @@ func (x *ListPublicKeysRequest) String() string {
 func (*ListPublicKeysRequest) ProtoMessage() {}
 
 func (x *ListPublicKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[7]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +935,7 @@ func (x *ListPublicKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPublicKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListPublicKeysRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{7}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{10}
 }
 
 // The keys.
@@ -669,7 +948,7 @@ type ListPublicKeysResponse struct {
 
 func (x *ListPublicKeysResponse) Reset() {
 	*x = ListPublicKeysResponse{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[8]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +960,7 @@ func (x *ListPublicKeysResponse) String() string {
 func (*ListPublicKeysResponse) ProtoMessage() {}
 
 func (x *ListPublicKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[8]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +973,7 @@ func (x *ListPublicKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPublicKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListPublicKeysResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{8}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListPublicKeysResponse) GetKeys() []*PublicKey {
@@ -715,7 +994,7 @@ type PublicKey struct {
 
 func (x *PublicKey) Reset() {
 	*x = PublicKey{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[9]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +1006,7 @@ func (x *PublicKey) String() string {
 func (*PublicKey) ProtoMessage() {}
 
 func (x *PublicKey) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[9]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +1019,7 @@ func (x *PublicKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicKey.ProtoReflect.Descriptor instead.
 func (*PublicKey) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{9}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PublicKey) GetId() string {
@@ -773,7 +1052,7 @@ type SendRequestRequest struct {
 
 func (x *SendRequestRequest) Reset() {
 	*x = SendRequestRequest{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[10]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +1064,7 @@ func (x *SendRequestRequest) String() string {
 func (*SendRequestRequest) ProtoMessage() {}
 
 func (x *SendRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[10]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +1077,7 @@ func (x *SendRequestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequestRequest.ProtoReflect.Descriptor instead.
 func (*SendRequestRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{10}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SendRequestRequest) GetMethod() string {
@@ -853,7 +1132,7 @@ type SendRequestResponse struct {
 
 func (x *SendRequestResponse) Reset() {
 	*x = SendRequestResponse{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[11]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1144,7 @@ func (x *SendRequestResponse) String() string {
 func (*SendRequestResponse) ProtoMessage() {}
 
 func (x *SendRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[11]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1157,7 @@ func (x *SendRequestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequestResponse.ProtoReflect.Descriptor instead.
 func (*SendRequestResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{11}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SendRequestResponse) GetStatus() int32 {
@@ -942,7 +1221,7 @@ type CheckCredentialsRequest struct {
 
 func (x *CheckCredentialsRequest) Reset() {
 	*x = CheckCredentialsRequest{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[12]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1233,7 @@ func (x *CheckCredentialsRequest) String() string {
 func (*CheckCredentialsRequest) ProtoMessage() {}
 
 func (x *CheckCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[12]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1246,7 @@ func (x *CheckCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*CheckCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{12}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckCredentialsRequest) GetUrl() string {
@@ -1051,7 +1330,7 @@ type SignInSubject struct {
 
 func (x *SignInSubject) Reset() {
 	*x = SignInSubject{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[13]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1342,7 @@ func (x *SignInSubject) String() string {
 func (*SignInSubject) ProtoMessage() {}
 
 func (x *SignInSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[13]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1355,7 @@ func (x *SignInSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignInSubject.ProtoReflect.Descriptor instead.
 func (*SignInSubject) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{13}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SignInSubject) GetSignInId() string {
@@ -1138,7 +1417,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[14]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1429,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[14]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1442,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{14}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Credentials) GetFields() map[string]string {
@@ -1185,7 +1464,7 @@ type OneTimeCode struct {
 
 func (x *OneTimeCode) Reset() {
 	*x = OneTimeCode{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[15]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1476,7 @@ func (x *OneTimeCode) String() string {
 func (*OneTimeCode) ProtoMessage() {}
 
 func (x *OneTimeCode) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[15]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1489,7 @@ func (x *OneTimeCode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OneTimeCode.ProtoReflect.Descriptor instead.
 func (*OneTimeCode) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{15}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OneTimeCode) GetCode() string {
@@ -1246,7 +1525,7 @@ type CheckCredentialsResponse struct {
 
 func (x *CheckCredentialsResponse) Reset() {
 	*x = CheckCredentialsResponse{}
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[16]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1537,7 @@ func (x *CheckCredentialsResponse) String() string {
 func (*CheckCredentialsResponse) ProtoMessage() {}
 
 func (x *CheckCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[16]
+	mi := &file_poppyfield_relay_v1_relay_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1550,7 @@ func (x *CheckCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*CheckCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{16}
+	return file_poppyfield_relay_v1_relay_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CheckCredentialsResponse) GetOutcome() CredentialsOutcome {
@@ -1348,12 +1627,27 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\x11LookupTxtResponse\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x18\n" +
 	"\afailure\x18\x02 \x01(\tR\afailure\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"Y\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\xd1\x01\n" +
 	"\x0eDeliverRequest\x12\x1f\n" +
 	"\vdelivery_id\x18\x01 \x01(\tR\n" +
 	"deliveryId\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
-	"\x04late\x18\x03 \x01(\bR\x04late\"\xb3\x02\n" +
+	"\x04late\x18\x03 \x01(\bR\x04late\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\x05R\aattempt\x123\n" +
+	"\ahistory\x18\x05 \x03(\v2\x19.poppyfield.relay.v1.TurnR\ahistory\x12'\n" +
+	"\x0fconversation_id\x18\x06 \x01(\tR\x0econversationId\"Z\n" +
+	"\x04Turn\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
+	"\x06sender\x18\x02 \x01(\tR\x06sender\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"\x11\n" +
+	"\x0fGetRouteRequest\"\xd4\x01\n" +
+	"\x10GetRouteResponse\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\bR\x06stream\x12\x18\n" +
+	"\ahistory\x18\x02 \x01(\x05R\ahistory\x125\n" +
+	"\bschedule\x18\x03 \x03(\v2\x19.google.protobuf.DurationR\bschedule\x12\"\n" +
+	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xb0\x04\n" +
 	"\x0fDeliverResponse\x12=\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2#.poppyfield.relay.v1.DeliverOutcomeR\aoutcome\x12>\n" +
 	"\bmessages\x18\x02 \x03(\v2\".poppyfield.relay.v1.AnswerMessageR\bmessages\x12\x16\n" +
@@ -1361,7 +1655,16 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12:\n" +
 	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x125\n" +
-	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\"O\n" +
+	"\bduration\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\bduration\x12\x1d\n" +
+	"\n" +
+	"text_delta\x18\a \x01(\tR\ttextDelta\x12/\n" +
+	"\x13authorization_error\x18\b \x01(\tR\x12authorizationError\x12/\n" +
+	"\x13authorization_scope\x18\t \x01(\tR\x12authorizationScope\x12!\n" +
+	"\frequest_user\x18\n" +
+	" \x01(\tR\vrequestUser\x12\x19\n" +
+	"\bhand_off\x18\v \x01(\bR\ahandOff\x12&\n" +
+	"\x0fhand_off_reason\x18\f \x01(\tR\rhandOffReason\x12\x14\n" +
+	"\x05close\x18\r \x01(\bR\x05close\"O\n" +
 	"\rAnswerMessage\x12\x16\n" +
 	"\x06sender\x18\x01 \x01(\tR\x06sender\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
@@ -1426,14 +1729,15 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tB\x03\x80\x01\x01R\x05state\x128\n" +
 	"\n" +
 	"expires_in\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason*\xc4\x01\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason*\xde\x01\n" +
 	"\x0eDeliverOutcome\x12\x1f\n" +
 	"\x1bDELIVER_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_ANSWERED\x10\x01\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_ACCEPTED\x10\x02\x12\x19\n" +
 	"\x15DELIVER_OUTCOME_RETRY\x10\x03\x12\x1c\n" +
 	"\x18DELIVER_OUTCOME_DISABLED\x10\x04\x12\x1c\n" +
-	"\x18DELIVER_OUTCOME_UNWANTED\x10\x05*\xc7\x01\n" +
+	"\x18DELIVER_OUTCOME_UNWANTED\x10\x05\x12\x18\n" +
+	"\x14DELIVER_OUTCOME_HELD\x10\x06*\xc7\x01\n" +
 	"\x12CredentialsOutcome\x12#\n" +
 	"\x1fCREDENTIALS_OUTCOME_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cCREDENTIALS_OUTCOME_COMPLETE\x10\x01\x12%\n" +
@@ -1442,9 +1746,10 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\x1fCREDENTIALS_OUTCOME_UNAVAILABLE\x10\x042\xbb\x01\n" +
 	"\rEgressService\x12N\n" +
 	"\x05Fetch\x12!.poppyfield.relay.v1.FetchRequest\x1a\".poppyfield.relay.v1.FetchResponse\x12Z\n" +
-	"\tLookupTxt\x12%.poppyfield.relay.v1.LookupTxtRequest\x1a&.poppyfield.relay.v1.LookupTxtResponse2\xd2\x01\n" +
-	"\x0fDeliveryService\x12T\n" +
-	"\aDeliver\x12#.poppyfield.relay.v1.DeliverRequest\x1a$.poppyfield.relay.v1.DeliverResponse\x12i\n" +
+	"\tLookupTxt\x12%.poppyfield.relay.v1.LookupTxtRequest\x1a&.poppyfield.relay.v1.LookupTxtResponse2\xad\x02\n" +
+	"\x0fDeliveryService\x12V\n" +
+	"\aDeliver\x12#.poppyfield.relay.v1.DeliverRequest\x1a$.poppyfield.relay.v1.DeliverResponse0\x01\x12W\n" +
+	"\bGetRoute\x12$.poppyfield.relay.v1.GetRouteRequest\x1a%.poppyfield.relay.v1.GetRouteResponse\x12i\n" +
 	"\x0eListPublicKeys\x12*.poppyfield.relay.v1.ListPublicKeysRequest\x1a+.poppyfield.relay.v1.ListPublicKeysResponse2\xe2\x01\n" +
 	"\rSignInService\x12`\n" +
 	"\vSendRequest\x12'.poppyfield.relay.v1.SendRequestRequest\x1a(.poppyfield.relay.v1.SendRequestResponse\x12o\n" +
@@ -1463,7 +1768,7 @@ func file_poppyfield_relay_v1_relay_proto_rawDescGZIP() []byte {
 }
 
 var file_poppyfield_relay_v1_relay_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_poppyfield_relay_v1_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_poppyfield_relay_v1_relay_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_poppyfield_relay_v1_relay_proto_goTypes = []any{
 	(DeliverOutcome)(0),              // 0: poppyfield.relay.v1.DeliverOutcome
 	(CredentialsOutcome)(0),          // 1: poppyfield.relay.v1.CredentialsOutcome
@@ -1472,58 +1777,66 @@ var file_poppyfield_relay_v1_relay_proto_goTypes = []any{
 	(*LookupTxtRequest)(nil),         // 4: poppyfield.relay.v1.LookupTxtRequest
 	(*LookupTxtResponse)(nil),        // 5: poppyfield.relay.v1.LookupTxtResponse
 	(*DeliverRequest)(nil),           // 6: poppyfield.relay.v1.DeliverRequest
-	(*DeliverResponse)(nil),          // 7: poppyfield.relay.v1.DeliverResponse
-	(*AnswerMessage)(nil),            // 8: poppyfield.relay.v1.AnswerMessage
-	(*ListPublicKeysRequest)(nil),    // 9: poppyfield.relay.v1.ListPublicKeysRequest
-	(*ListPublicKeysResponse)(nil),   // 10: poppyfield.relay.v1.ListPublicKeysResponse
-	(*PublicKey)(nil),                // 11: poppyfield.relay.v1.PublicKey
-	(*SendRequestRequest)(nil),       // 12: poppyfield.relay.v1.SendRequestRequest
-	(*SendRequestResponse)(nil),      // 13: poppyfield.relay.v1.SendRequestResponse
-	(*CheckCredentialsRequest)(nil),  // 14: poppyfield.relay.v1.CheckCredentialsRequest
-	(*SignInSubject)(nil),            // 15: poppyfield.relay.v1.SignInSubject
-	(*Credentials)(nil),              // 16: poppyfield.relay.v1.Credentials
-	(*OneTimeCode)(nil),              // 17: poppyfield.relay.v1.OneTimeCode
-	(*CheckCredentialsResponse)(nil), // 18: poppyfield.relay.v1.CheckCredentialsResponse
-	nil,                              // 19: poppyfield.relay.v1.FetchResponse.HeadersEntry
-	nil,                              // 20: poppyfield.relay.v1.SendRequestRequest.HeadersEntry
-	nil,                              // 21: poppyfield.relay.v1.SendRequestResponse.HeadersEntry
-	nil,                              // 22: poppyfield.relay.v1.Credentials.FieldsEntry
-	(*durationpb.Duration)(nil),      // 23: google.protobuf.Duration
+	(*Turn)(nil),                     // 7: poppyfield.relay.v1.Turn
+	(*GetRouteRequest)(nil),          // 8: poppyfield.relay.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),         // 9: poppyfield.relay.v1.GetRouteResponse
+	(*DeliverResponse)(nil),          // 10: poppyfield.relay.v1.DeliverResponse
+	(*AnswerMessage)(nil),            // 11: poppyfield.relay.v1.AnswerMessage
+	(*ListPublicKeysRequest)(nil),    // 12: poppyfield.relay.v1.ListPublicKeysRequest
+	(*ListPublicKeysResponse)(nil),   // 13: poppyfield.relay.v1.ListPublicKeysResponse
+	(*PublicKey)(nil),                // 14: poppyfield.relay.v1.PublicKey
+	(*SendRequestRequest)(nil),       // 15: poppyfield.relay.v1.SendRequestRequest
+	(*SendRequestResponse)(nil),      // 16: poppyfield.relay.v1.SendRequestResponse
+	(*CheckCredentialsRequest)(nil),  // 17: poppyfield.relay.v1.CheckCredentialsRequest
+	(*SignInSubject)(nil),            // 18: poppyfield.relay.v1.SignInSubject
+	(*Credentials)(nil),              // 19: poppyfield.relay.v1.Credentials
+	(*OneTimeCode)(nil),              // 20: poppyfield.relay.v1.OneTimeCode
+	(*CheckCredentialsResponse)(nil), // 21: poppyfield.relay.v1.CheckCredentialsResponse
+	nil,                              // 22: poppyfield.relay.v1.FetchResponse.HeadersEntry
+	nil,                              // 23: poppyfield.relay.v1.SendRequestRequest.HeadersEntry
+	nil,                              // 24: poppyfield.relay.v1.SendRequestResponse.HeadersEntry
+	nil,                              // 25: poppyfield.relay.v1.Credentials.FieldsEntry
+	(*durationpb.Duration)(nil),      // 26: google.protobuf.Duration
 }
 var file_poppyfield_relay_v1_relay_proto_depIdxs = []int32{
-	23, // 0: poppyfield.relay.v1.FetchRequest.timeout:type_name -> google.protobuf.Duration
-	19, // 1: poppyfield.relay.v1.FetchResponse.headers:type_name -> poppyfield.relay.v1.FetchResponse.HeadersEntry
-	0,  // 2: poppyfield.relay.v1.DeliverResponse.outcome:type_name -> poppyfield.relay.v1.DeliverOutcome
-	8,  // 3: poppyfield.relay.v1.DeliverResponse.messages:type_name -> poppyfield.relay.v1.AnswerMessage
-	23, // 4: poppyfield.relay.v1.DeliverResponse.retry_after:type_name -> google.protobuf.Duration
-	23, // 5: poppyfield.relay.v1.DeliverResponse.duration:type_name -> google.protobuf.Duration
-	11, // 6: poppyfield.relay.v1.ListPublicKeysResponse.keys:type_name -> poppyfield.relay.v1.PublicKey
-	20, // 7: poppyfield.relay.v1.SendRequestRequest.headers:type_name -> poppyfield.relay.v1.SendRequestRequest.HeadersEntry
-	23, // 8: poppyfield.relay.v1.SendRequestRequest.timeout:type_name -> google.protobuf.Duration
-	21, // 9: poppyfield.relay.v1.SendRequestResponse.headers:type_name -> poppyfield.relay.v1.SendRequestResponse.HeadersEntry
-	15, // 10: poppyfield.relay.v1.CheckCredentialsRequest.subject:type_name -> poppyfield.relay.v1.SignInSubject
-	16, // 11: poppyfield.relay.v1.CheckCredentialsRequest.credentials:type_name -> poppyfield.relay.v1.Credentials
-	17, // 12: poppyfield.relay.v1.CheckCredentialsRequest.code:type_name -> poppyfield.relay.v1.OneTimeCode
-	22, // 13: poppyfield.relay.v1.Credentials.fields:type_name -> poppyfield.relay.v1.Credentials.FieldsEntry
-	1,  // 14: poppyfield.relay.v1.CheckCredentialsResponse.outcome:type_name -> poppyfield.relay.v1.CredentialsOutcome
-	23, // 15: poppyfield.relay.v1.CheckCredentialsResponse.expires_in:type_name -> google.protobuf.Duration
-	2,  // 16: poppyfield.relay.v1.EgressService.Fetch:input_type -> poppyfield.relay.v1.FetchRequest
-	4,  // 17: poppyfield.relay.v1.EgressService.LookupTxt:input_type -> poppyfield.relay.v1.LookupTxtRequest
-	6,  // 18: poppyfield.relay.v1.DeliveryService.Deliver:input_type -> poppyfield.relay.v1.DeliverRequest
-	9,  // 19: poppyfield.relay.v1.DeliveryService.ListPublicKeys:input_type -> poppyfield.relay.v1.ListPublicKeysRequest
-	12, // 20: poppyfield.relay.v1.SignInService.SendRequest:input_type -> poppyfield.relay.v1.SendRequestRequest
-	14, // 21: poppyfield.relay.v1.SignInService.CheckCredentials:input_type -> poppyfield.relay.v1.CheckCredentialsRequest
-	3,  // 22: poppyfield.relay.v1.EgressService.Fetch:output_type -> poppyfield.relay.v1.FetchResponse
-	5,  // 23: poppyfield.relay.v1.EgressService.LookupTxt:output_type -> poppyfield.relay.v1.LookupTxtResponse
-	7,  // 24: poppyfield.relay.v1.DeliveryService.Deliver:output_type -> poppyfield.relay.v1.DeliverResponse
-	10, // 25: poppyfield.relay.v1.DeliveryService.ListPublicKeys:output_type -> poppyfield.relay.v1.ListPublicKeysResponse
-	13, // 26: poppyfield.relay.v1.SignInService.SendRequest:output_type -> poppyfield.relay.v1.SendRequestResponse
-	18, // 27: poppyfield.relay.v1.SignInService.CheckCredentials:output_type -> poppyfield.relay.v1.CheckCredentialsResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	26, // 0: poppyfield.relay.v1.FetchRequest.timeout:type_name -> google.protobuf.Duration
+	22, // 1: poppyfield.relay.v1.FetchResponse.headers:type_name -> poppyfield.relay.v1.FetchResponse.HeadersEntry
+	7,  // 2: poppyfield.relay.v1.DeliverRequest.history:type_name -> poppyfield.relay.v1.Turn
+	26, // 3: poppyfield.relay.v1.GetRouteResponse.schedule:type_name -> google.protobuf.Duration
+	26, // 4: poppyfield.relay.v1.GetRouteResponse.timeout:type_name -> google.protobuf.Duration
+	0,  // 5: poppyfield.relay.v1.DeliverResponse.outcome:type_name -> poppyfield.relay.v1.DeliverOutcome
+	11, // 6: poppyfield.relay.v1.DeliverResponse.messages:type_name -> poppyfield.relay.v1.AnswerMessage
+	26, // 7: poppyfield.relay.v1.DeliverResponse.retry_after:type_name -> google.protobuf.Duration
+	26, // 8: poppyfield.relay.v1.DeliverResponse.duration:type_name -> google.protobuf.Duration
+	14, // 9: poppyfield.relay.v1.ListPublicKeysResponse.keys:type_name -> poppyfield.relay.v1.PublicKey
+	23, // 10: poppyfield.relay.v1.SendRequestRequest.headers:type_name -> poppyfield.relay.v1.SendRequestRequest.HeadersEntry
+	26, // 11: poppyfield.relay.v1.SendRequestRequest.timeout:type_name -> google.protobuf.Duration
+	24, // 12: poppyfield.relay.v1.SendRequestResponse.headers:type_name -> poppyfield.relay.v1.SendRequestResponse.HeadersEntry
+	18, // 13: poppyfield.relay.v1.CheckCredentialsRequest.subject:type_name -> poppyfield.relay.v1.SignInSubject
+	19, // 14: poppyfield.relay.v1.CheckCredentialsRequest.credentials:type_name -> poppyfield.relay.v1.Credentials
+	20, // 15: poppyfield.relay.v1.CheckCredentialsRequest.code:type_name -> poppyfield.relay.v1.OneTimeCode
+	25, // 16: poppyfield.relay.v1.Credentials.fields:type_name -> poppyfield.relay.v1.Credentials.FieldsEntry
+	1,  // 17: poppyfield.relay.v1.CheckCredentialsResponse.outcome:type_name -> poppyfield.relay.v1.CredentialsOutcome
+	26, // 18: poppyfield.relay.v1.CheckCredentialsResponse.expires_in:type_name -> google.protobuf.Duration
+	2,  // 19: poppyfield.relay.v1.EgressService.Fetch:input_type -> poppyfield.relay.v1.FetchRequest
+	4,  // 20: poppyfield.relay.v1.EgressService.LookupTxt:input_type -> poppyfield.relay.v1.LookupTxtRequest
+	6,  // 21: poppyfield.relay.v1.DeliveryService.Deliver:input_type -> poppyfield.relay.v1.DeliverRequest
+	8,  // 22: poppyfield.relay.v1.DeliveryService.GetRoute:input_type -> poppyfield.relay.v1.GetRouteRequest
+	12, // 23: poppyfield.relay.v1.DeliveryService.ListPublicKeys:input_type -> poppyfield.relay.v1.ListPublicKeysRequest
+	15, // 24: poppyfield.relay.v1.SignInService.SendRequest:input_type -> poppyfield.relay.v1.SendRequestRequest
+	17, // 25: poppyfield.relay.v1.SignInService.CheckCredentials:input_type -> poppyfield.relay.v1.CheckCredentialsRequest
+	3,  // 26: poppyfield.relay.v1.EgressService.Fetch:output_type -> poppyfield.relay.v1.FetchResponse
+	5,  // 27: poppyfield.relay.v1.EgressService.LookupTxt:output_type -> poppyfield.relay.v1.LookupTxtResponse
+	10, // 28: poppyfield.relay.v1.DeliveryService.Deliver:output_type -> poppyfield.relay.v1.DeliverResponse
+	9,  // 29: poppyfield.relay.v1.DeliveryService.GetRoute:output_type -> poppyfield.relay.v1.GetRouteResponse
+	13, // 30: poppyfield.relay.v1.DeliveryService.ListPublicKeys:output_type -> poppyfield.relay.v1.ListPublicKeysResponse
+	16, // 31: poppyfield.relay.v1.SignInService.SendRequest:output_type -> poppyfield.relay.v1.SendRequestResponse
+	21, // 32: poppyfield.relay.v1.SignInService.CheckCredentials:output_type -> poppyfield.relay.v1.CheckCredentialsResponse
+	26, // [26:33] is the sub-list for method output_type
+	19, // [19:26] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_relay_v1_relay_proto_init() }
@@ -1531,7 +1844,7 @@ func file_poppyfield_relay_v1_relay_proto_init() {
 	if File_poppyfield_relay_v1_relay_proto != nil {
 		return
 	}
-	file_poppyfield_relay_v1_relay_proto_msgTypes[12].OneofWrappers = []any{
+	file_poppyfield_relay_v1_relay_proto_msgTypes[15].OneofWrappers = []any{
 		(*CheckCredentialsRequest_Credentials)(nil),
 		(*CheckCredentialsRequest_Code)(nil),
 	}
@@ -1541,7 +1854,7 @@ func file_poppyfield_relay_v1_relay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_relay_v1_relay_proto_rawDesc), len(file_poppyfield_relay_v1_relay_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -168,6 +168,7 @@ var EgressService_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	DeliveryService_Deliver_FullMethodName        = "/poppyfield.relay.v1.DeliveryService/Deliver"
+	DeliveryService_GetRoute_FullMethodName       = "/poppyfield.relay.v1.DeliveryService/GetRoute"
 	DeliveryService_ListPublicKeys_FullMethodName = "/poppyfield.relay.v1.DeliveryService/ListPublicKeys"
 )
 
@@ -177,8 +178,10 @@ const (
 //
 // Delivers webhooks to Companies' backends. Internal; the Company is the caller's scope.
 type DeliveryServiceClient interface {
-	// Makes one attempt. What went wrong is in the answer, not an error.
-	Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*DeliverResponse, error)
+	// Makes one attempt. What went wrong is in the last frame, not an error; pieces of text come before it.
+	Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DeliverResponse], error)
+	// Says how the Company's backend is delivered to. The answer may be kept for a second.
+	GetRoute(ctx context.Context, in *GetRouteRequest, opts ...grpc.CallOption) (*GetRouteResponse, error)
 	// Returns the public keys of the scope's ed25519 secrets.
 	ListPublicKeys(ctx context.Context, in *ListPublicKeysRequest, opts ...grpc.CallOption) (*ListPublicKeysResponse, error)
 }
@@ -191,10 +194,29 @@ func NewDeliveryServiceClient(cc grpc.ClientConnInterface) DeliveryServiceClient
 	return &deliveryServiceClient{cc}
 }
 
-func (c *deliveryServiceClient) Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (*DeliverResponse, error) {
+func (c *deliveryServiceClient) Deliver(ctx context.Context, in *DeliverRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DeliverResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeliverResponse)
-	err := c.cc.Invoke(ctx, DeliveryService_Deliver_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &DeliveryService_ServiceDesc.Streams[0], DeliveryService_Deliver_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DeliverRequest, DeliverResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DeliveryService_DeliverClient = grpc.ServerStreamingClient[DeliverResponse]
+
+func (c *deliveryServiceClient) GetRoute(ctx context.Context, in *GetRouteRequest, opts ...grpc.CallOption) (*GetRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetRouteResponse)
+	err := c.cc.Invoke(ctx, DeliveryService_GetRoute_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -217,8 +239,10 @@ func (c *deliveryServiceClient) ListPublicKeys(ctx context.Context, in *ListPubl
 //
 // Delivers webhooks to Companies' backends. Internal; the Company is the caller's scope.
 type DeliveryServiceServer interface {
-	// Makes one attempt. What went wrong is in the answer, not an error.
-	Deliver(context.Context, *DeliverRequest) (*DeliverResponse, error)
+	// Makes one attempt. What went wrong is in the last frame, not an error; pieces of text come before it.
+	Deliver(*DeliverRequest, grpc.ServerStreamingServer[DeliverResponse]) error
+	// Says how the Company's backend is delivered to. The answer may be kept for a second.
+	GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error)
 	// Returns the public keys of the scope's ed25519 secrets.
 	ListPublicKeys(context.Context, *ListPublicKeysRequest) (*ListPublicKeysResponse, error)
 	mustEmbedUnimplementedDeliveryServiceServer()
@@ -231,8 +255,11 @@ type DeliveryServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedDeliveryServiceServer struct{}
 
-func (UnimplementedDeliveryServiceServer) Deliver(context.Context, *DeliverRequest) (*DeliverResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Deliver not implemented")
+func (UnimplementedDeliveryServiceServer) Deliver(*DeliverRequest, grpc.ServerStreamingServer[DeliverResponse]) error {
+	return status.Error(codes.Unimplemented, "method Deliver not implemented")
+}
+func (UnimplementedDeliveryServiceServer) GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRoute not implemented")
 }
 func (UnimplementedDeliveryServiceServer) ListPublicKeys(context.Context, *ListPublicKeysRequest) (*ListPublicKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPublicKeys not implemented")
@@ -258,20 +285,31 @@ func RegisterDeliveryServiceServer(s grpc.ServiceRegistrar, srv DeliveryServiceS
 	s.RegisterService(&DeliveryService_ServiceDesc, srv)
 }
 
-func _DeliveryService_Deliver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DeliverRequest)
+func _DeliveryService_Deliver_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DeliverRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(DeliveryServiceServer).Deliver(m, &grpc.GenericServerStream[DeliverRequest, DeliverResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type DeliveryService_DeliverServer = grpc.ServerStreamingServer[DeliverResponse]
+
+func _DeliveryService_GetRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRouteRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(DeliveryServiceServer).Deliver(ctx, in)
+		return srv.(DeliveryServiceServer).GetRoute(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: DeliveryService_Deliver_FullMethodName,
+		FullMethod: DeliveryService_GetRoute_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DeliveryServiceServer).Deliver(ctx, req.(*DeliverRequest))
+		return srv.(DeliveryServiceServer).GetRoute(ctx, req.(*GetRouteRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -302,15 +340,21 @@ var DeliveryService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*DeliveryServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Deliver",
-			Handler:    _DeliveryService_Deliver_Handler,
+			MethodName: "GetRoute",
+			Handler:    _DeliveryService_GetRoute_Handler,
 		},
 		{
 			MethodName: "ListPublicKeys",
 			Handler:    _DeliveryService_ListPublicKeys_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Deliver",
+			Handler:       _DeliveryService_Deliver_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "poppyfield/relay/v1/relay.proto",
 }
 

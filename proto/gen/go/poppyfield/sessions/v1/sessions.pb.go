@@ -175,8 +175,10 @@ type OpenSessionRequest struct {
 	SessionId string          `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Proof     *ProofOfRequest `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`
 	// RFC 8707 resource; must be a listed MCP url when there is no proof.
-	Resource      string     `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
-	Once          []*OnceKey `protobuf:"bytes,7,rep,name=once,proto3" json:"once,omitempty"`
+	Resource string     `protobuf:"bytes,6,opt,name=resource,proto3" json:"resource,omitempty"`
+	Once     []*OnceKey `protobuf:"bytes,7,rep,name=once,proto3" json:"once,omitempty"`
+	// The extensions that the agent's document lists (Poppy 3.3).
+	Extensions    []string `protobuf:"bytes,8,rep,name=extensions,proto3" json:"extensions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -256,6 +258,13 @@ func (x *OpenSessionRequest) GetResource() string {
 func (x *OpenSessionRequest) GetOnce() []*OnceKey {
 	if x != nil {
 		return x.Once
+	}
+	return nil
+}
+
+func (x *OpenSessionRequest) GetExtensions() []string {
+	if x != nil {
+		return x.Extensions
 	}
 	return nil
 }
@@ -500,7 +509,11 @@ type VerifyRequestResponse struct {
 	Scopes    []string               `protobuf:"bytes,7,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	DpopNonce string                 `protobuf:"bytes,8,opt,name=dpop_nonce,json=dpopNonce,proto3" json:"dpop_nonce,omitempty"`
 	// Thumbprint of the key that the token is bound to; empty for a Bearer token.
-	Jkt           string `protobuf:"bytes,9,opt,name=jkt,proto3" json:"jkt,omitempty"`
+	Jkt string `protobuf:"bytes,9,opt,name=jkt,proto3" json:"jkt,omitempty"`
+	// When the token expires at the latest.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The extensions that the agent's document listed when the Session last got a token.
+	Extensions    []string `protobuf:"bytes,11,rep,name=extensions,proto3" json:"extensions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,6 +609,20 @@ func (x *VerifyRequestResponse) GetJkt() string {
 		return x.Jkt
 	}
 	return ""
+}
+
+func (x *VerifyRequestResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *VerifyRequestResponse) GetExtensions() []string {
+	if x != nil {
+		return x.Extensions
+	}
+	return nil
 }
 
 // Names the token to revoke.
@@ -785,7 +812,7 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"\x0eProofOfRequest\x12\x16\n" +
 	"\x06proofs\x18\x01 \x03(\tR\x06proofs\x12\x16\n" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x10\n" +
-	"\x03url\x18\x03 \x01(\tR\x03url\"\x97\x02\n" +
+	"\x03url\x18\x03 \x01(\tR\x03url\"\xb7\x02\n" +
 	"\x12OpenSessionRequest\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x1d\n" +
 	"\n" +
@@ -795,7 +822,10 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"session_id\x18\x04 \x01(\tR\tsessionId\x12<\n" +
 	"\x05proof\x18\x05 \x01(\v2&.poppyfield.sessions.v1.ProofOfRequestR\x05proof\x12\x1a\n" +
 	"\bresource\x18\x06 \x01(\tR\bresource\x123\n" +
-	"\x04once\x18\a \x03(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\"\x8e\x03\n" +
+	"\x04once\x18\a \x03(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\b \x03(\tR\n" +
+	"extensions\"\x8e\x03\n" +
 	"\fIssuedTokens\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12\x1d\n" +
 	"\n" +
@@ -817,7 +847,7 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"\x14VerifyRequestRequest\x12$\n" +
 	"\rauthorization\x18\x01 \x03(\tR\rauthorization\x12<\n" +
 	"\x05proof\x18\x02 \x01(\v2&.poppyfield.sessions.v1.ProofOfRequestR\x05proof\x12+\n" +
-	"\x11required_resource\x18\x03 \x01(\tR\x10requiredResource\"\x8b\x02\n" +
+	"\x11required_resource\x18\x03 \x01(\tR\x10requiredResource\"\xe8\x02\n" +
 	"\x15VerifyRequestResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -830,7 +860,13 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"\x06scopes\x18\a \x03(\tR\x06scopes\x12\x1d\n" +
 	"\n" +
 	"dpop_nonce\x18\b \x01(\tR\tdpopNonce\x12\x10\n" +
-	"\x03jkt\x18\t \x01(\tR\x03jkt\"G\n" +
+	"\x03jkt\x18\t \x01(\tR\x03jkt\x12;\n" +
+	"\vexpire_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\v \x03(\tR\n" +
+	"extensions\"G\n" +
 	"\x12RevokeTokenRequest\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x15\n" +
@@ -881,20 +917,21 @@ var file_poppyfield_sessions_v1_sessions_proto_depIdxs = []int32{
 	12, // 5: poppyfield.sessions.v1.IssuedTokens.refresh_token_expires_in:type_name -> google.protobuf.Duration
 	3,  // 6: poppyfield.sessions.v1.OpenSessionResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
 	1,  // 7: poppyfield.sessions.v1.VerifyRequestRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
-	0,  // 8: poppyfield.sessions.v1.ClaimOnceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
-	2,  // 9: poppyfield.sessions.v1.SessionsService.OpenSession:input_type -> poppyfield.sessions.v1.OpenSessionRequest
-	5,  // 10: poppyfield.sessions.v1.SessionsService.VerifyRequest:input_type -> poppyfield.sessions.v1.VerifyRequestRequest
-	7,  // 11: poppyfield.sessions.v1.SessionsService.RevokeToken:input_type -> poppyfield.sessions.v1.RevokeTokenRequest
-	9,  // 12: poppyfield.sessions.v1.SessionsService.ClaimOnce:input_type -> poppyfield.sessions.v1.ClaimOnceRequest
-	4,  // 13: poppyfield.sessions.v1.SessionsService.OpenSession:output_type -> poppyfield.sessions.v1.OpenSessionResponse
-	6,  // 14: poppyfield.sessions.v1.SessionsService.VerifyRequest:output_type -> poppyfield.sessions.v1.VerifyRequestResponse
-	8,  // 15: poppyfield.sessions.v1.SessionsService.RevokeToken:output_type -> poppyfield.sessions.v1.RevokeTokenResponse
-	10, // 16: poppyfield.sessions.v1.SessionsService.ClaimOnce:output_type -> poppyfield.sessions.v1.ClaimOnceResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 8: poppyfield.sessions.v1.VerifyRequestResponse.expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 9: poppyfield.sessions.v1.ClaimOnceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
+	2,  // 10: poppyfield.sessions.v1.SessionsService.OpenSession:input_type -> poppyfield.sessions.v1.OpenSessionRequest
+	5,  // 11: poppyfield.sessions.v1.SessionsService.VerifyRequest:input_type -> poppyfield.sessions.v1.VerifyRequestRequest
+	7,  // 12: poppyfield.sessions.v1.SessionsService.RevokeToken:input_type -> poppyfield.sessions.v1.RevokeTokenRequest
+	9,  // 13: poppyfield.sessions.v1.SessionsService.ClaimOnce:input_type -> poppyfield.sessions.v1.ClaimOnceRequest
+	4,  // 14: poppyfield.sessions.v1.SessionsService.OpenSession:output_type -> poppyfield.sessions.v1.OpenSessionResponse
+	6,  // 15: poppyfield.sessions.v1.SessionsService.VerifyRequest:output_type -> poppyfield.sessions.v1.VerifyRequestResponse
+	8,  // 16: poppyfield.sessions.v1.SessionsService.RevokeToken:output_type -> poppyfield.sessions.v1.RevokeTokenResponse
+	10, // 17: poppyfield.sessions.v1.SessionsService.ClaimOnce:output_type -> poppyfield.sessions.v1.ClaimOnceResponse
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_sessions_v1_sessions_proto_init() }

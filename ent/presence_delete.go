@@ -8,30 +8,30 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-	"github.com/poppyfield/poppyfield/ent/backend"
 	"github.com/poppyfield/poppyfield/ent/predicate"
+	"github.com/poppyfield/poppyfield/ent/presence"
 )
 
-// BackendDelete is the builder for deleting a Backend entity.
-type BackendDelete struct {
+// PresenceDelete is the builder for deleting a Presence entity.
+type PresenceDelete struct {
 	config
 	hooks    []Hook
-	mutation *BackendMutation
+	mutation *PresenceMutation
 }
 
-// Where appends a list predicates to the BackendDelete builder.
-func (_d *BackendDelete) Where(ps ...predicate.Backend) *BackendDelete {
+// Where appends a list predicates to the PresenceDelete builder.
+func (_d *PresenceDelete) Where(ps ...predicate.Presence) *PresenceDelete {
 	_d.mutation.Where(ps...)
 	return _d
 }
 
 // Exec executes the deletion query and returns how many vertices were deleted.
-func (_d *BackendDelete) Exec(ctx context.Context) (int, error) {
+func (_d *PresenceDelete) Exec(ctx context.Context) (int, error) {
 	return withHooks(ctx, _d.sqlExec, _d.mutation, _d.hooks)
 }
 
 // ExecX is like Exec, but panics if an error occurs.
-func (_d *BackendDelete) ExecX(ctx context.Context) int {
+func (_d *PresenceDelete) ExecX(ctx context.Context) int {
 	n, err := _d.Exec(ctx)
 	if err != nil {
 		panic(err)
@@ -39,8 +39,8 @@ func (_d *BackendDelete) ExecX(ctx context.Context) int {
 	return n
 }
 
-func (_d *BackendDelete) sqlExec(ctx context.Context) (int, error) {
-	_spec := sqlgraph.NewDeleteSpec(backend.Table, sqlgraph.NewFieldSpec(backend.FieldID, field.TypeString))
+func (_d *PresenceDelete) sqlExec(ctx context.Context) (int, error) {
+	_spec := sqlgraph.NewDeleteSpec(presence.Table, sqlgraph.NewFieldSpec(presence.FieldID, field.TypeString))
 	if ps := _d.mutation.predicates; len(ps) > 0 {
 		_spec.Predicate = func(selector *sql.Selector) {
 			for i := range ps {
@@ -56,32 +56,32 @@ func (_d *BackendDelete) sqlExec(ctx context.Context) (int, error) {
 	return affected, err
 }
 
-// BackendDeleteOne is the builder for deleting a single Backend entity.
-type BackendDeleteOne struct {
-	_d *BackendDelete
+// PresenceDeleteOne is the builder for deleting a single Presence entity.
+type PresenceDeleteOne struct {
+	_d *PresenceDelete
 }
 
-// Where appends a list predicates to the BackendDelete builder.
-func (_d *BackendDeleteOne) Where(ps ...predicate.Backend) *BackendDeleteOne {
+// Where appends a list predicates to the PresenceDelete builder.
+func (_d *PresenceDeleteOne) Where(ps ...predicate.Presence) *PresenceDeleteOne {
 	_d._d.mutation.Where(ps...)
 	return _d
 }
 
 // Exec executes the deletion query.
-func (_d *BackendDeleteOne) Exec(ctx context.Context) error {
+func (_d *PresenceDeleteOne) Exec(ctx context.Context) error {
 	n, err := _d._d.Exec(ctx)
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		return &NotFoundError{backend.Label}
+		return &NotFoundError{presence.Label}
 	default:
 		return nil
 	}
 }
 
 // ExecX is like Exec, but panics if an error occurs.
-func (_d *BackendDeleteOne) ExecX(ctx context.Context) {
+func (_d *PresenceDeleteOne) ExecX(ctx context.Context) {
 	if err := _d.Exec(ctx); err != nil {
 		panic(err)
 	}

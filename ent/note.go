@@ -9,11 +9,11 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
-	"github.com/poppyfield/poppyfield/ent/backend"
+	"github.com/poppyfield/poppyfield/ent/note"
 )
 
-// Backend is the model entity for the Backend schema.
-type Backend struct {
+// Note is the model entity for the Note schema.
+type Note struct {
 	config `json:"-"`
 	// ID of the ent.
 	ID string `json:"id,omitempty"`
@@ -25,31 +25,25 @@ type Backend struct {
 	UpdatedAt time.Time `json:"updated_at,omitempty"`
 	// Version holds the value of the "version" field.
 	Version int64 `json:"version,omitempty"`
-	// URL holds the value of the "url" field.
-	URL string `json:"url,omitempty"`
-	// Enabled holds the value of the "enabled" field.
-	Enabled bool `json:"enabled,omitempty"`
-	// DisableReason holds the value of the "disable_reason" field.
-	DisableReason string `json:"disable_reason,omitempty"`
-	// AttemptTimeoutMs holds the value of the "attempt_timeout_ms" field.
-	AttemptTimeoutMs int64 `json:"attempt_timeout_ms,omitempty"`
-	// DeliverLate holds the value of the "deliver_late" field.
-	DeliverLate  bool `json:"deliver_late,omitempty"`
+	// ConversationID holds the value of the "conversation_id" field.
+	ConversationID string `json:"conversation_id,omitempty"`
+	// Author holds the value of the "author" field.
+	Author string `json:"author,omitempty"`
+	// Text holds the value of the "text" field.
+	Text         string `json:"text,omitempty"`
 	selectValues sql.SelectValues
 }
 
 // scanValues returns the types for scanning values from sql.Rows.
-func (*Backend) scanValues(columns []string) ([]any, error) {
+func (*Note) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case backend.FieldEnabled, backend.FieldDeliverLate:
-			values[i] = new(sql.NullBool)
-		case backend.FieldVersion, backend.FieldAttemptTimeoutMs:
+		case note.FieldVersion:
 			values[i] = new(sql.NullInt64)
-		case backend.FieldID, backend.FieldCompanyID, backend.FieldURL, backend.FieldDisableReason:
+		case note.FieldID, note.FieldCompanyID, note.FieldConversationID, note.FieldAuthor, note.FieldText:
 			values[i] = new(sql.NullString)
-		case backend.FieldCreatedAt, backend.FieldUpdatedAt:
+		case note.FieldCreatedAt, note.FieldUpdatedAt:
 			values[i] = new(sql.NullTime)
 		default:
 			values[i] = new(sql.UnknownType)
@@ -59,72 +53,60 @@ func (*Backend) scanValues(columns []string) ([]any, error) {
 }
 
 // assignValues assigns the values that were returned from sql.Rows (after scanning)
-// to the Backend fields.
-func (_m *Backend) assignValues(columns []string, values []any) error {
+// to the Note fields.
+func (_m *Note) assignValues(columns []string, values []any) error {
 	if m, n := len(values), len(columns); m < n {
 		return fmt.Errorf("mismatch number of scan values: %d != %d", m, n)
 	}
 	for i := range columns {
 		switch columns[i] {
-		case backend.FieldID:
+		case note.FieldID:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field id", values[i])
 			} else if value.Valid {
 				_m.ID = value.String
 			}
-		case backend.FieldCompanyID:
+		case note.FieldCompanyID:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field company_id", values[i])
 			} else if value.Valid {
 				_m.CompanyID = value.String
 			}
-		case backend.FieldCreatedAt:
+		case note.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
 				return fmt.Errorf("unexpected type %T for field created_at", values[i])
 			} else if value.Valid {
 				_m.CreatedAt = value.Time
 			}
-		case backend.FieldUpdatedAt:
+		case note.FieldUpdatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
 				return fmt.Errorf("unexpected type %T for field updated_at", values[i])
 			} else if value.Valid {
 				_m.UpdatedAt = value.Time
 			}
-		case backend.FieldVersion:
+		case note.FieldVersion:
 			if value, ok := values[i].(*sql.NullInt64); !ok {
 				return fmt.Errorf("unexpected type %T for field version", values[i])
 			} else if value.Valid {
 				_m.Version = value.Int64
 			}
-		case backend.FieldURL:
+		case note.FieldConversationID:
 			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field url", values[i])
+				return fmt.Errorf("unexpected type %T for field conversation_id", values[i])
 			} else if value.Valid {
-				_m.URL = value.String
+				_m.ConversationID = value.String
 			}
-		case backend.FieldEnabled:
-			if value, ok := values[i].(*sql.NullBool); !ok {
-				return fmt.Errorf("unexpected type %T for field enabled", values[i])
-			} else if value.Valid {
-				_m.Enabled = value.Bool
-			}
-		case backend.FieldDisableReason:
+		case note.FieldAuthor:
 			if value, ok := values[i].(*sql.NullString); !ok {
-				return fmt.Errorf("unexpected type %T for field disable_reason", values[i])
+				return fmt.Errorf("unexpected type %T for field author", values[i])
 			} else if value.Valid {
-				_m.DisableReason = value.String
+				_m.Author = value.String
 			}
-		case backend.FieldAttemptTimeoutMs:
-			if value, ok := values[i].(*sql.NullInt64); !ok {
-				return fmt.Errorf("unexpected type %T for field attempt_timeout_ms", values[i])
+		case note.FieldText:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field text", values[i])
 			} else if value.Valid {
-				_m.AttemptTimeoutMs = value.Int64
-			}
-		case backend.FieldDeliverLate:
-			if value, ok := values[i].(*sql.NullBool); !ok {
-				return fmt.Errorf("unexpected type %T for field deliver_late", values[i])
-			} else if value.Valid {
-				_m.DeliverLate = value.Bool
+				_m.Text = value.String
 			}
 		default:
 			_m.selectValues.Set(columns[i], values[i])
@@ -133,34 +115,34 @@ func (_m *Backend) assignValues(columns []string, values []any) error {
 	return nil
 }
 
-// Value returns the ent.Value that was dynamically selected and assigned to the Backend.
+// Value returns the ent.Value that was dynamically selected and assigned to the Note.
 // This includes values selected through modifiers, order, etc.
-func (_m *Backend) Value(name string) (ent.Value, error) {
+func (_m *Note) Value(name string) (ent.Value, error) {
 	return _m.selectValues.Get(name)
 }
 
-// Update returns a builder for updating this Backend.
-// Note that you need to call Backend.Unwrap() before calling this method if this Backend
+// Update returns a builder for updating this Note.
+// Note that you need to call Note.Unwrap() before calling this method if this Note
 // was returned from a transaction, and the transaction was committed or rolled back.
-func (_m *Backend) Update() *BackendUpdateOne {
-	return NewBackendClient(_m.config).UpdateOne(_m)
+func (_m *Note) Update() *NoteUpdateOne {
+	return NewNoteClient(_m.config).UpdateOne(_m)
 }
 
-// Unwrap unwraps the Backend entity that was returned from a transaction after it was closed,
+// Unwrap unwraps the Note entity that was returned from a transaction after it was closed,
 // so that all future queries will be executed through the driver which created the transaction.
-func (_m *Backend) Unwrap() *Backend {
+func (_m *Note) Unwrap() *Note {
 	_tx, ok := _m.config.driver.(*txDriver)
 	if !ok {
-		panic("ent: Backend is not a transactional entity")
+		panic("ent: Note is not a transactional entity")
 	}
 	_m.config.driver = _tx.drv
 	return _m
 }
 
 // String implements the fmt.Stringer.
-func (_m *Backend) String() string {
+func (_m *Note) String() string {
 	var builder strings.Builder
-	builder.WriteString("Backend(")
+	builder.WriteString("Note(")
 	builder.WriteString(fmt.Sprintf("id=%v, ", _m.ID))
 	builder.WriteString("company_id=")
 	builder.WriteString(_m.CompanyID)
@@ -174,23 +156,17 @@ func (_m *Backend) String() string {
 	builder.WriteString("version=")
 	builder.WriteString(fmt.Sprintf("%v", _m.Version))
 	builder.WriteString(", ")
-	builder.WriteString("url=")
-	builder.WriteString(_m.URL)
+	builder.WriteString("conversation_id=")
+	builder.WriteString(_m.ConversationID)
 	builder.WriteString(", ")
-	builder.WriteString("enabled=")
-	builder.WriteString(fmt.Sprintf("%v", _m.Enabled))
+	builder.WriteString("author=")
+	builder.WriteString(_m.Author)
 	builder.WriteString(", ")
-	builder.WriteString("disable_reason=")
-	builder.WriteString(_m.DisableReason)
-	builder.WriteString(", ")
-	builder.WriteString("attempt_timeout_ms=")
-	builder.WriteString(fmt.Sprintf("%v", _m.AttemptTimeoutMs))
-	builder.WriteString(", ")
-	builder.WriteString("deliver_late=")
-	builder.WriteString(fmt.Sprintf("%v", _m.DeliverLate))
+	builder.WriteString("text=")
+	builder.WriteString(_m.Text)
 	builder.WriteByte(')')
 	return builder.String()
 }
 
-// Backends is a parsable slice of Backend.
-type Backends []*Backend
+// Notes is a parsable slice of Note.
+type Notes []*Note

@@ -12,69 +12,69 @@ import (
 	"entgo.io/ent/dialect/sql"
 	"entgo.io/ent/dialect/sql/sqlgraph"
 	"entgo.io/ent/schema/field"
-	"github.com/poppyfield/poppyfield/ent/backend"
+	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 )
 
-// BackendQuery is the builder for querying Backend entities.
-type BackendQuery struct {
+// CompanyEventQuery is the builder for querying CompanyEvent entities.
+type CompanyEventQuery struct {
 	config
 	ctx        *QueryContext
-	order      []backend.OrderOption
+	order      []companyevent.OrderOption
 	inters     []Interceptor
-	predicates []predicate.Backend
+	predicates []predicate.CompanyEvent
 	modifiers  []func(*sql.Selector)
 	// intermediate query (i.e. traversal path).
 	sql  *sql.Selector
 	path func(context.Context) (*sql.Selector, error)
 }
 
-// Where adds a new predicate for the BackendQuery builder.
-func (_q *BackendQuery) Where(ps ...predicate.Backend) *BackendQuery {
+// Where adds a new predicate for the CompanyEventQuery builder.
+func (_q *CompanyEventQuery) Where(ps ...predicate.CompanyEvent) *CompanyEventQuery {
 	_q.predicates = append(_q.predicates, ps...)
 	return _q
 }
 
 // Limit the number of records to be returned by this query.
-func (_q *BackendQuery) Limit(limit int) *BackendQuery {
+func (_q *CompanyEventQuery) Limit(limit int) *CompanyEventQuery {
 	_q.ctx.Limit = &limit
 	return _q
 }
 
 // Offset to start from.
-func (_q *BackendQuery) Offset(offset int) *BackendQuery {
+func (_q *CompanyEventQuery) Offset(offset int) *CompanyEventQuery {
 	_q.ctx.Offset = &offset
 	return _q
 }
 
 // Unique configures the query builder to filter duplicate records on query.
 // By default, unique is set to true, and can be disabled using this method.
-func (_q *BackendQuery) Unique(unique bool) *BackendQuery {
+func (_q *CompanyEventQuery) Unique(unique bool) *CompanyEventQuery {
 	_q.ctx.Unique = &unique
 	return _q
 }
 
 // Order specifies how the records should be ordered.
-func (_q *BackendQuery) Order(o ...backend.OrderOption) *BackendQuery {
+func (_q *CompanyEventQuery) Order(o ...companyevent.OrderOption) *CompanyEventQuery {
 	_q.order = append(_q.order, o...)
 	return _q
 }
 
-// First returns the first Backend entity from the query.
-// Returns a *NotFoundError when no Backend was found.
-func (_q *BackendQuery) First(ctx context.Context) (*Backend, error) {
+// First returns the first CompanyEvent entity from the query.
+// Returns a *NotFoundError when no CompanyEvent was found.
+func (_q *CompanyEventQuery) First(ctx context.Context) (*CompanyEvent, error) {
 	nodes, err := _q.Limit(1).All(setContextOp(ctx, _q.ctx, ent.OpQueryFirst))
 	if err != nil {
 		return nil, err
 	}
 	if len(nodes) == 0 {
-		return nil, &NotFoundError{backend.Label}
+		return nil, &NotFoundError{companyevent.Label}
 	}
 	return nodes[0], nil
 }
 
 // FirstX is like First, but panics if an error occurs.
-func (_q *BackendQuery) FirstX(ctx context.Context) *Backend {
+func (_q *CompanyEventQuery) FirstX(ctx context.Context) *CompanyEvent {
 	node, err := _q.First(ctx)
 	if err != nil && !IsNotFound(err) {
 		panic(err)
@@ -82,22 +82,22 @@ func (_q *BackendQuery) FirstX(ctx context.Context) *Backend {
 	return node
 }
 
-// FirstID returns the first Backend ID from the query.
-// Returns a *NotFoundError when no Backend ID was found.
-func (_q *BackendQuery) FirstID(ctx context.Context) (id string, err error) {
+// FirstID returns the first CompanyEvent ID from the query.
+// Returns a *NotFoundError when no CompanyEvent ID was found.
+func (_q *CompanyEventQuery) FirstID(ctx context.Context) (id string, err error) {
 	var ids []string
 	if ids, err = _q.Limit(1).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryFirstID)); err != nil {
 		return
 	}
 	if len(ids) == 0 {
-		err = &NotFoundError{backend.Label}
+		err = &NotFoundError{companyevent.Label}
 		return
 	}
 	return ids[0], nil
 }
 
 // FirstIDX is like FirstID, but panics if an error occurs.
-func (_q *BackendQuery) FirstIDX(ctx context.Context) string {
+func (_q *CompanyEventQuery) FirstIDX(ctx context.Context) string {
 	id, err := _q.FirstID(ctx)
 	if err != nil && !IsNotFound(err) {
 		panic(err)
@@ -105,10 +105,10 @@ func (_q *BackendQuery) FirstIDX(ctx context.Context) string {
 	return id
 }
 
-// Only returns a single Backend entity found by the query, ensuring it only returns one.
-// Returns a *NotSingularError when more than one Backend entity is found.
-// Returns a *NotFoundError when no Backend entities are found.
-func (_q *BackendQuery) Only(ctx context.Context) (*Backend, error) {
+// Only returns a single CompanyEvent entity found by the query, ensuring it only returns one.
+// Returns a *NotSingularError when more than one CompanyEvent entity is found.
+// Returns a *NotFoundError when no CompanyEvent entities are found.
+func (_q *CompanyEventQuery) Only(ctx context.Context) (*CompanyEvent, error) {
 	nodes, err := _q.Limit(2).All(setContextOp(ctx, _q.ctx, ent.OpQueryOnly))
 	if err != nil {
 		return nil, err
@@ -117,14 +117,14 @@ func (_q *BackendQuery) Only(ctx context.Context) (*Backend, error) {
 	case 1:
 		return nodes[0], nil
 	case 0:
-		return nil, &NotFoundError{backend.Label}
+		return nil, &NotFoundError{companyevent.Label}
 	default:
-		return nil, &NotSingularError{backend.Label}
+		return nil, &NotSingularError{companyevent.Label}
 	}
 }
 
 // OnlyX is like Only, but panics if an error occurs.
-func (_q *BackendQuery) OnlyX(ctx context.Context) *Backend {
+func (_q *CompanyEventQuery) OnlyX(ctx context.Context) *CompanyEvent {
 	node, err := _q.Only(ctx)
 	if err != nil {
 		panic(err)
@@ -132,10 +132,10 @@ func (_q *BackendQuery) OnlyX(ctx context.Context) *Backend {
 	return node
 }
 
-// OnlyID is like Only, but returns the only Backend ID in the query.
-// Returns a *NotSingularError when more than one Backend ID is found.
+// OnlyID is like Only, but returns the only CompanyEvent ID in the query.
+// Returns a *NotSingularError when more than one CompanyEvent ID is found.
 // Returns a *NotFoundError when no entities are found.
-func (_q *BackendQuery) OnlyID(ctx context.Context) (id string, err error) {
+func (_q *CompanyEventQuery) OnlyID(ctx context.Context) (id string, err error) {
 	var ids []string
 	if ids, err = _q.Limit(2).IDs(setContextOp(ctx, _q.ctx, ent.OpQueryOnlyID)); err != nil {
 		return
@@ -144,15 +144,15 @@ func (_q *BackendQuery) OnlyID(ctx context.Context) (id string, err error) {
 	case 1:
 		id = ids[0]
 	case 0:
-		err = &NotFoundError{backend.Label}
+		err = &NotFoundError{companyevent.Label}
 	default:
-		err = &NotSingularError{backend.Label}
+		err = &NotSingularError{companyevent.Label}
 	}
 	return
 }
 
 // OnlyIDX is like OnlyID, but panics if an error occurs.
-func (_q *BackendQuery) OnlyIDX(ctx context.Context) string {
+func (_q *CompanyEventQuery) OnlyIDX(ctx context.Context) string {
 	id, err := _q.OnlyID(ctx)
 	if err != nil {
 		panic(err)
@@ -160,18 +160,18 @@ func (_q *BackendQuery) OnlyIDX(ctx context.Context) string {
 	return id
 }
 
-// All executes the query and returns a list of Backends.
-func (_q *BackendQuery) All(ctx context.Context) ([]*Backend, error) {
+// All executes the query and returns a list of CompanyEvents.
+func (_q *CompanyEventQuery) All(ctx context.Context) ([]*CompanyEvent, error) {
 	ctx = setContextOp(ctx, _q.ctx, ent.OpQueryAll)
 	if err := _q.prepareQuery(ctx); err != nil {
 		return nil, err
 	}
-	qr := querierAll[[]*Backend, *BackendQuery]()
-	return withInterceptors[[]*Backend](ctx, _q, qr, _q.inters)
+	qr := querierAll[[]*CompanyEvent, *CompanyEventQuery]()
+	return withInterceptors[[]*CompanyEvent](ctx, _q, qr, _q.inters)
 }
 
 // AllX is like All, but panics if an error occurs.
-func (_q *BackendQuery) AllX(ctx context.Context) []*Backend {
+func (_q *CompanyEventQuery) AllX(ctx context.Context) []*CompanyEvent {
 	nodes, err := _q.All(ctx)
 	if err != nil {
 		panic(err)
@@ -179,20 +179,20 @@ func (_q *BackendQuery) AllX(ctx context.Context) []*Backend {
 	return nodes
 }
 
-// IDs executes the query and returns a list of Backend IDs.
-func (_q *BackendQuery) IDs(ctx context.Context) (ids []string, err error) {
+// IDs executes the query and returns a list of CompanyEvent IDs.
+func (_q *CompanyEventQuery) IDs(ctx context.Context) (ids []string, err error) {
 	if _q.ctx.Unique == nil && _q.path != nil {
 		_q.Unique(true)
 	}
 	ctx = setContextOp(ctx, _q.ctx, ent.OpQueryIDs)
-	if err = _q.Select(backend.FieldID).Scan(ctx, &ids); err != nil {
+	if err = _q.Select(companyevent.FieldID).Scan(ctx, &ids); err != nil {
 		return nil, err
 	}
 	return ids, nil
 }
 
 // IDsX is like IDs, but panics if an error occurs.
-func (_q *BackendQuery) IDsX(ctx context.Context) []string {
+func (_q *CompanyEventQuery) IDsX(ctx context.Context) []string {
 	ids, err := _q.IDs(ctx)
 	if err != nil {
 		panic(err)
@@ -201,16 +201,16 @@ func (_q *BackendQuery) IDsX(ctx context.Context) []string {
 }
 
 // Count returns the count of the given query.
-func (_q *BackendQuery) Count(ctx context.Context) (int, error) {
+func (_q *CompanyEventQuery) Count(ctx context.Context) (int, error) {
 	ctx = setContextOp(ctx, _q.ctx, ent.OpQueryCount)
 	if err := _q.prepareQuery(ctx); err != nil {
 		return 0, err
 	}
-	return withInterceptors[int](ctx, _q, querierCount[*BackendQuery](), _q.inters)
+	return withInterceptors[int](ctx, _q, querierCount[*CompanyEventQuery](), _q.inters)
 }
 
 // CountX is like Count, but panics if an error occurs.
-func (_q *BackendQuery) CountX(ctx context.Context) int {
+func (_q *CompanyEventQuery) CountX(ctx context.Context) int {
 	count, err := _q.Count(ctx)
 	if err != nil {
 		panic(err)
@@ -219,7 +219,7 @@ func (_q *BackendQuery) CountX(ctx context.Context) int {
 }
 
 // Exist returns true if the query has elements in the graph.
-func (_q *BackendQuery) Exist(ctx context.Context) (bool, error) {
+func (_q *CompanyEventQuery) Exist(ctx context.Context) (bool, error) {
 	ctx = setContextOp(ctx, _q.ctx, ent.OpQueryExist)
 	switch _, err := _q.FirstID(ctx); {
 	case IsNotFound(err):
@@ -232,7 +232,7 @@ func (_q *BackendQuery) Exist(ctx context.Context) (bool, error) {
 }
 
 // ExistX is like Exist, but panics if an error occurs.
-func (_q *BackendQuery) ExistX(ctx context.Context) bool {
+func (_q *CompanyEventQuery) ExistX(ctx context.Context) bool {
 	exist, err := _q.Exist(ctx)
 	if err != nil {
 		panic(err)
@@ -240,18 +240,18 @@ func (_q *BackendQuery) ExistX(ctx context.Context) bool {
 	return exist
 }
 
-// Clone returns a duplicate of the BackendQuery builder, including all associated steps. It can be
+// Clone returns a duplicate of the CompanyEventQuery builder, including all associated steps. It can be
 // used to prepare common query builders and use them differently after the clone is made.
-func (_q *BackendQuery) Clone() *BackendQuery {
+func (_q *CompanyEventQuery) Clone() *CompanyEventQuery {
 	if _q == nil {
 		return nil
 	}
-	return &BackendQuery{
+	return &CompanyEventQuery{
 		config:     _q.config,
 		ctx:        _q.ctx.Clone(),
-		order:      append([]backend.OrderOption{}, _q.order...),
+		order:      append([]companyevent.OrderOption{}, _q.order...),
 		inters:     append([]Interceptor{}, _q.inters...),
-		predicates: append([]predicate.Backend{}, _q.predicates...),
+		predicates: append([]predicate.CompanyEvent{}, _q.predicates...),
 		// clone intermediate query.
 		sql:       _q.sql.Clone(),
 		path:      _q.path,
@@ -269,15 +269,15 @@ func (_q *BackendQuery) Clone() *BackendQuery {
 //		Count int `json:"count,omitempty"`
 //	}
 //
-//	client.Backend.Query().
-//		GroupBy(backend.FieldCompanyID).
+//	client.CompanyEvent.Query().
+//		GroupBy(companyevent.FieldCompanyID).
 //		Aggregate(ent.Count()).
 //		Scan(ctx, &v)
-func (_q *BackendQuery) GroupBy(field string, fields ...string) *BackendGroupBy {
+func (_q *CompanyEventQuery) GroupBy(field string, fields ...string) *CompanyEventGroupBy {
 	_q.ctx.Fields = append([]string{field}, fields...)
-	grbuild := &BackendGroupBy{build: _q}
+	grbuild := &CompanyEventGroupBy{build: _q}
 	grbuild.flds = &_q.ctx.Fields
-	grbuild.label = backend.Label
+	grbuild.label = companyevent.Label
 	grbuild.scan = grbuild.Scan
 	return grbuild
 }
@@ -291,23 +291,23 @@ func (_q *BackendQuery) GroupBy(field string, fields ...string) *BackendGroupBy 
 //		CompanyID string `json:"company_id,omitempty"`
 //	}
 //
-//	client.Backend.Query().
-//		Select(backend.FieldCompanyID).
+//	client.CompanyEvent.Query().
+//		Select(companyevent.FieldCompanyID).
 //		Scan(ctx, &v)
-func (_q *BackendQuery) Select(fields ...string) *BackendSelect {
+func (_q *CompanyEventQuery) Select(fields ...string) *CompanyEventSelect {
 	_q.ctx.Fields = append(_q.ctx.Fields, fields...)
-	sbuild := &BackendSelect{BackendQuery: _q}
-	sbuild.label = backend.Label
+	sbuild := &CompanyEventSelect{CompanyEventQuery: _q}
+	sbuild.label = companyevent.Label
 	sbuild.flds, sbuild.scan = &_q.ctx.Fields, sbuild.Scan
 	return sbuild
 }
 
-// Aggregate returns a BackendSelect configured with the given aggregations.
-func (_q *BackendQuery) Aggregate(fns ...AggregateFunc) *BackendSelect {
+// Aggregate returns a CompanyEventSelect configured with the given aggregations.
+func (_q *CompanyEventQuery) Aggregate(fns ...AggregateFunc) *CompanyEventSelect {
 	return _q.Select().Aggregate(fns...)
 }
 
-func (_q *BackendQuery) prepareQuery(ctx context.Context) error {
+func (_q *CompanyEventQuery) prepareQuery(ctx context.Context) error {
 	for _, inter := range _q.inters {
 		if inter == nil {
 			return fmt.Errorf("ent: uninitialized interceptor (forgotten import ent/runtime?)")
@@ -319,7 +319,7 @@ func (_q *BackendQuery) prepareQuery(ctx context.Context) error {
 		}
 	}
 	for _, f := range _q.ctx.Fields {
-		if !backend.ValidColumn(f) {
+		if !companyevent.ValidColumn(f) {
 			return &ValidationError{Name: f, err: fmt.Errorf("ent: invalid field %q for query", f)}
 		}
 	}
@@ -333,16 +333,16 @@ func (_q *BackendQuery) prepareQuery(ctx context.Context) error {
 	return nil
 }
 
-func (_q *BackendQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Backend, error) {
+func (_q *CompanyEventQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*CompanyEvent, error) {
 	var (
-		nodes = []*Backend{}
+		nodes = []*CompanyEvent{}
 		_spec = _q.querySpec()
 	)
 	_spec.ScanValues = func(columns []string) ([]any, error) {
-		return (*Backend).scanValues(nil, columns)
+		return (*CompanyEvent).scanValues(nil, columns)
 	}
 	_spec.Assign = func(columns []string, values []any) error {
-		node := &Backend{config: _q.config}
+		node := &CompanyEvent{config: _q.config}
 		nodes = append(nodes, node)
 		return node.assignValues(columns, values)
 	}
@@ -361,7 +361,7 @@ func (_q *BackendQuery) sqlAll(ctx context.Context, hooks ...queryHook) ([]*Back
 	return nodes, nil
 }
 
-func (_q *BackendQuery) sqlCount(ctx context.Context) (int, error) {
+func (_q *CompanyEventQuery) sqlCount(ctx context.Context) (int, error) {
 	_spec := _q.querySpec()
 	if len(_q.modifiers) > 0 {
 		_spec.Modifiers = _q.modifiers
@@ -373,8 +373,8 @@ func (_q *BackendQuery) sqlCount(ctx context.Context) (int, error) {
 	return sqlgraph.CountNodes(ctx, _q.driver, _spec)
 }
 
-func (_q *BackendQuery) querySpec() *sqlgraph.QuerySpec {
-	_spec := sqlgraph.NewQuerySpec(backend.Table, backend.Columns, sqlgraph.NewFieldSpec(backend.FieldID, field.TypeString))
+func (_q *CompanyEventQuery) querySpec() *sqlgraph.QuerySpec {
+	_spec := sqlgraph.NewQuerySpec(companyevent.Table, companyevent.Columns, sqlgraph.NewFieldSpec(companyevent.FieldID, field.TypeString))
 	_spec.From = _q.sql
 	if unique := _q.ctx.Unique; unique != nil {
 		_spec.Unique = *unique
@@ -383,9 +383,9 @@ func (_q *BackendQuery) querySpec() *sqlgraph.QuerySpec {
 	}
 	if fields := _q.ctx.Fields; len(fields) > 0 {
 		_spec.Node.Columns = make([]string, 0, len(fields))
-		_spec.Node.Columns = append(_spec.Node.Columns, backend.FieldID)
+		_spec.Node.Columns = append(_spec.Node.Columns, companyevent.FieldID)
 		for i := range fields {
-			if fields[i] != backend.FieldID {
+			if fields[i] != companyevent.FieldID {
 				_spec.Node.Columns = append(_spec.Node.Columns, fields[i])
 			}
 		}
@@ -413,12 +413,12 @@ func (_q *BackendQuery) querySpec() *sqlgraph.QuerySpec {
 	return _spec
 }
 
-func (_q *BackendQuery) sqlQuery(ctx context.Context) *sql.Selector {
+func (_q *CompanyEventQuery) sqlQuery(ctx context.Context) *sql.Selector {
 	builder := sql.Dialect(_q.driver.Dialect())
-	t1 := builder.Table(backend.Table)
+	t1 := builder.Table(companyevent.Table)
 	columns := _q.ctx.Fields
 	if len(columns) == 0 {
-		columns = backend.Columns
+		columns = companyevent.Columns
 	}
 	selector := builder.Select(t1.Columns(columns...)...).From(t1)
 	if _q.sql != nil {
@@ -451,7 +451,7 @@ func (_q *BackendQuery) sqlQuery(ctx context.Context) *sql.Selector {
 // ForUpdate locks the selected rows against concurrent updates, and prevent them from being
 // updated, deleted or "selected ... for update" by other sessions, until the transaction is
 // either committed or rolled-back.
-func (_q *BackendQuery) ForUpdate(opts ...sql.LockOption) *BackendQuery {
+func (_q *CompanyEventQuery) ForUpdate(opts ...sql.LockOption) *CompanyEventQuery {
 	if _q.driver.Dialect() == dialect.Postgres {
 		_q.Unique(false)
 	}
@@ -464,7 +464,7 @@ func (_q *BackendQuery) ForUpdate(opts ...sql.LockOption) *BackendQuery {
 // ForShare behaves similarly to ForUpdate, except that it acquires a shared mode lock
 // on any rows that are read. Other sessions can read the rows, but cannot modify them
 // until your transaction commits.
-func (_q *BackendQuery) ForShare(opts ...sql.LockOption) *BackendQuery {
+func (_q *CompanyEventQuery) ForShare(opts ...sql.LockOption) *CompanyEventQuery {
 	if _q.driver.Dialect() == dialect.Postgres {
 		_q.Unique(false)
 	}
@@ -475,33 +475,33 @@ func (_q *BackendQuery) ForShare(opts ...sql.LockOption) *BackendQuery {
 }
 
 // Modify adds a query modifier for attaching custom logic to queries.
-func (_q *BackendQuery) Modify(modifiers ...func(s *sql.Selector)) *BackendSelect {
+func (_q *CompanyEventQuery) Modify(modifiers ...func(s *sql.Selector)) *CompanyEventSelect {
 	_q.modifiers = append(_q.modifiers, modifiers...)
 	return _q.Select()
 }
 
-// BackendGroupBy is the group-by builder for Backend entities.
-type BackendGroupBy struct {
+// CompanyEventGroupBy is the group-by builder for CompanyEvent entities.
+type CompanyEventGroupBy struct {
 	selector
-	build *BackendQuery
+	build *CompanyEventQuery
 }
 
 // Aggregate adds the given aggregation functions to the group-by query.
-func (_g *BackendGroupBy) Aggregate(fns ...AggregateFunc) *BackendGroupBy {
+func (_g *CompanyEventGroupBy) Aggregate(fns ...AggregateFunc) *CompanyEventGroupBy {
 	_g.fns = append(_g.fns, fns...)
 	return _g
 }
 
 // Scan applies the selector query and scans the result into the given value.
-func (_g *BackendGroupBy) Scan(ctx context.Context, v any) error {
+func (_g *CompanyEventGroupBy) Scan(ctx context.Context, v any) error {
 	ctx = setContextOp(ctx, _g.build.ctx, ent.OpQueryGroupBy)
 	if err := _g.build.prepareQuery(ctx); err != nil {
 		return err
 	}
-	return scanWithInterceptors[*BackendQuery, *BackendGroupBy](ctx, _g.build, _g, _g.build.inters, v)
+	return scanWithInterceptors[*CompanyEventQuery, *CompanyEventGroupBy](ctx, _g.build, _g, _g.build.inters, v)
 }
 
-func (_g *BackendGroupBy) sqlScan(ctx context.Context, root *BackendQuery, v any) error {
+func (_g *CompanyEventGroupBy) sqlScan(ctx context.Context, root *CompanyEventQuery, v any) error {
 	selector := root.sqlQuery(ctx).Select()
 	aggregation := make([]string, 0, len(_g.fns))
 	for _, fn := range _g.fns {
@@ -528,28 +528,28 @@ func (_g *BackendGroupBy) sqlScan(ctx context.Context, root *BackendQuery, v any
 	return sql.ScanSlice(rows, v)
 }
 
-// BackendSelect is the builder for selecting fields of Backend entities.
-type BackendSelect struct {
-	*BackendQuery
+// CompanyEventSelect is the builder for selecting fields of CompanyEvent entities.
+type CompanyEventSelect struct {
+	*CompanyEventQuery
 	selector
 }
 
 // Aggregate adds the given aggregation functions to the selector query.
-func (_s *BackendSelect) Aggregate(fns ...AggregateFunc) *BackendSelect {
+func (_s *CompanyEventSelect) Aggregate(fns ...AggregateFunc) *CompanyEventSelect {
 	_s.fns = append(_s.fns, fns...)
 	return _s
 }
 
 // Scan applies the selector query and scans the result into the given value.
-func (_s *BackendSelect) Scan(ctx context.Context, v any) error {
+func (_s *CompanyEventSelect) Scan(ctx context.Context, v any) error {
 	ctx = setContextOp(ctx, _s.ctx, ent.OpQuerySelect)
 	if err := _s.prepareQuery(ctx); err != nil {
 		return err
 	}
-	return scanWithInterceptors[*BackendQuery, *BackendSelect](ctx, _s.BackendQuery, _s, _s.inters, v)
+	return scanWithInterceptors[*CompanyEventQuery, *CompanyEventSelect](ctx, _s.CompanyEventQuery, _s, _s.inters, v)
 }
 
-func (_s *BackendSelect) sqlScan(ctx context.Context, root *BackendQuery, v any) error {
+func (_s *CompanyEventSelect) sqlScan(ctx context.Context, root *CompanyEventQuery, v any) error {
 	selector := root.sqlQuery(ctx)
 	aggregation := make([]string, 0, len(_s.fns))
 	for _, fn := range _s.fns {
@@ -571,7 +571,7 @@ func (_s *BackendSelect) sqlScan(ctx context.Context, root *BackendQuery, v any)
 }
 
 // Modify adds a query modifier for attaching custom logic to queries.
-func (_s *BackendSelect) Modify(modifiers ...func(s *sql.Selector)) *BackendSelect {
+func (_s *CompanyEventSelect) Modify(modifiers ...func(s *sql.Selector)) *CompanyEventSelect {
 	_s.modifiers = append(_s.modifiers, modifiers...)
 	return _s
 }
