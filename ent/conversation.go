@@ -66,6 +66,8 @@ type Conversation struct {
 	WaitingSince *time.Time `json:"waiting_since,omitempty"`
 	// HandoffReason holds the value of the "handoff_reason" field.
 	HandoffReason string `json:"handoff_reason,omitempty"`
+	// Moment holds the value of the "moment" field.
+	Moment json.RawMessage `json:"moment,omitempty"`
 	// HadHandoff holds the value of the "had_handoff" field.
 	HadHandoff   bool `json:"had_handoff,omitempty"`
 	selectValues sql.SelectValues
@@ -76,7 +78,7 @@ func (*Conversation) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case conversation.FieldContext, conversation.FieldCursorKey:
+		case conversation.FieldContext, conversation.FieldCursorKey, conversation.FieldMoment:
 			values[i] = new([]byte)
 		case conversation.FieldHadHandoff:
 			values[i] = new(sql.NullBool)
@@ -255,6 +257,14 @@ func (_m *Conversation) assignValues(columns []string, values []any) error {
 			} else if value.Valid {
 				_m.HandoffReason = value.String
 			}
+		case conversation.FieldMoment:
+			if value, ok := values[i].(*[]byte); !ok {
+				return fmt.Errorf("unexpected type %T for field moment", values[i])
+			} else if value != nil && len(*value) > 0 {
+				if err := json.Unmarshal(*value, &_m.Moment); err != nil {
+					return fmt.Errorf("unmarshal field moment: %w", err)
+				}
+			}
 		case conversation.FieldHadHandoff:
 			if value, ok := values[i].(*sql.NullBool); !ok {
 				return fmt.Errorf("unexpected type %T for field had_handoff", values[i])
@@ -371,6 +381,9 @@ func (_m *Conversation) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("handoff_reason=")
 	builder.WriteString(_m.HandoffReason)
+	builder.WriteString(", ")
+	builder.WriteString("moment=")
+	builder.WriteString(fmt.Sprintf("%v", _m.Moment))
 	builder.WriteString(", ")
 	builder.WriteString("had_handoff=")
 	builder.WriteString(fmt.Sprintf("%v", _m.HadHandoff))

@@ -312,6 +312,12 @@ func (_c *ConversationCreate) SetNillableHandoffReason(v *string) *ConversationC
 	return _c
 }
 
+// SetMoment sets the "moment" field.
+func (_c *ConversationCreate) SetMoment(v json.RawMessage) *ConversationCreate {
+	_c.mutation.SetMoment(v)
+	return _c
+}
+
 // SetHadHandoff sets the "had_handoff" field.
 func (_c *ConversationCreate) SetHadHandoff(v bool) *ConversationCreate {
 	_c.mutation.SetHadHandoff(v)
@@ -672,6 +678,10 @@ func (_c *ConversationCreate) createSpec() (*Conversation, *sqlgraph.CreateSpec)
 		_spec.SetField(conversation.FieldHandoffReason, field.TypeString, value)
 		_node.HandoffReason = value
 	}
+	if value, ok := _c.mutation.Moment(); ok {
+		_spec.SetField(conversation.FieldMoment, field.TypeJSON, value)
+		_node.Moment = value
+	}
 	if value, ok := _c.mutation.HadHandoff(); ok {
 		_spec.SetField(conversation.FieldHadHandoff, field.TypeBool, value)
 		_node.HadHandoff = value
@@ -965,6 +975,24 @@ func (u *ConversationUpsert) SetHandoffReason(v string) *ConversationUpsert {
 // UpdateHandoffReason sets the "handoff_reason" field to the value that was provided on create.
 func (u *ConversationUpsert) UpdateHandoffReason() *ConversationUpsert {
 	u.SetExcluded(conversation.FieldHandoffReason)
+	return u
+}
+
+// SetMoment sets the "moment" field.
+func (u *ConversationUpsert) SetMoment(v json.RawMessage) *ConversationUpsert {
+	u.Set(conversation.FieldMoment, v)
+	return u
+}
+
+// UpdateMoment sets the "moment" field to the value that was provided on create.
+func (u *ConversationUpsert) UpdateMoment() *ConversationUpsert {
+	u.SetExcluded(conversation.FieldMoment)
+	return u
+}
+
+// ClearMoment clears the value of the "moment" field.
+func (u *ConversationUpsert) ClearMoment() *ConversationUpsert {
+	u.SetNull(conversation.FieldMoment)
 	return u
 }
 
@@ -1326,6 +1354,27 @@ func (u *ConversationUpsertOne) SetHandoffReason(v string) *ConversationUpsertOn
 func (u *ConversationUpsertOne) UpdateHandoffReason() *ConversationUpsertOne {
 	return u.Update(func(s *ConversationUpsert) {
 		s.UpdateHandoffReason()
+	})
+}
+
+// SetMoment sets the "moment" field.
+func (u *ConversationUpsertOne) SetMoment(v json.RawMessage) *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetMoment(v)
+	})
+}
+
+// UpdateMoment sets the "moment" field to the value that was provided on create.
+func (u *ConversationUpsertOne) UpdateMoment() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateMoment()
+	})
+}
+
+// ClearMoment clears the value of the "moment" field.
+func (u *ConversationUpsertOne) ClearMoment() *ConversationUpsertOne {
+	return u.Update(func(s *ConversationUpsert) {
+		s.ClearMoment()
 	})
 }
 
@@ -1856,6 +1905,27 @@ func (u *ConversationUpsertBulk) SetHandoffReason(v string) *ConversationUpsertB
 func (u *ConversationUpsertBulk) UpdateHandoffReason() *ConversationUpsertBulk {
 	return u.Update(func(s *ConversationUpsert) {
 		s.UpdateHandoffReason()
+	})
+}
+
+// SetMoment sets the "moment" field.
+func (u *ConversationUpsertBulk) SetMoment(v json.RawMessage) *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.SetMoment(v)
+	})
+}
+
+// UpdateMoment sets the "moment" field to the value that was provided on create.
+func (u *ConversationUpsertBulk) UpdateMoment() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.UpdateMoment()
+	})
+}
+
+// ClearMoment clears the value of the "moment" field.
+func (u *ConversationUpsertBulk) ClearMoment() *ConversationUpsertBulk {
+	return u.Update(func(s *ConversationUpsert) {
+		s.ClearMoment()
 	})
 }
 

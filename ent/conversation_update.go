@@ -306,6 +306,24 @@ func (_u *ConversationUpdate) SetNillableHandoffReason(v *string) *ConversationU
 	return _u
 }
 
+// SetMoment sets the "moment" field.
+func (_u *ConversationUpdate) SetMoment(v json.RawMessage) *ConversationUpdate {
+	_u.mutation.SetMoment(v)
+	return _u
+}
+
+// AppendMoment appends value to the "moment" field.
+func (_u *ConversationUpdate) AppendMoment(v json.RawMessage) *ConversationUpdate {
+	_u.mutation.AppendMoment(v)
+	return _u
+}
+
+// ClearMoment clears the value of the "moment" field.
+func (_u *ConversationUpdate) ClearMoment() *ConversationUpdate {
+	_u.mutation.ClearMoment()
+	return _u
+}
+
 // SetHadHandoff sets the "had_handoff" field.
 func (_u *ConversationUpdate) SetHadHandoff(v bool) *ConversationUpdate {
 	_u.mutation.SetHadHandoff(v)
@@ -458,6 +476,17 @@ func (_u *ConversationUpdate) sqlSave(ctx context.Context) (_node int, err error
 	}
 	if value, ok := _u.mutation.HandoffReason(); ok {
 		_spec.SetField(conversation.FieldHandoffReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Moment(); ok {
+		_spec.SetField(conversation.FieldMoment, field.TypeJSON, value)
+	}
+	if value, ok := _u.mutation.AppendedMoment(); ok {
+		_spec.AddModifier(func(u *sql.UpdateBuilder) {
+			sqljson.Append(u, conversation.FieldMoment, value)
+		})
+	}
+	if _u.mutation.MomentCleared() {
+		_spec.ClearField(conversation.FieldMoment, field.TypeJSON)
 	}
 	if value, ok := _u.mutation.HadHandoff(); ok {
 		_spec.SetField(conversation.FieldHadHandoff, field.TypeBool, value)
@@ -759,6 +788,24 @@ func (_u *ConversationUpdateOne) SetNillableHandoffReason(v *string) *Conversati
 	return _u
 }
 
+// SetMoment sets the "moment" field.
+func (_u *ConversationUpdateOne) SetMoment(v json.RawMessage) *ConversationUpdateOne {
+	_u.mutation.SetMoment(v)
+	return _u
+}
+
+// AppendMoment appends value to the "moment" field.
+func (_u *ConversationUpdateOne) AppendMoment(v json.RawMessage) *ConversationUpdateOne {
+	_u.mutation.AppendMoment(v)
+	return _u
+}
+
+// ClearMoment clears the value of the "moment" field.
+func (_u *ConversationUpdateOne) ClearMoment() *ConversationUpdateOne {
+	_u.mutation.ClearMoment()
+	return _u
+}
+
 // SetHadHandoff sets the "had_handoff" field.
 func (_u *ConversationUpdateOne) SetHadHandoff(v bool) *ConversationUpdateOne {
 	_u.mutation.SetHadHandoff(v)
@@ -941,6 +988,17 @@ func (_u *ConversationUpdateOne) sqlSave(ctx context.Context) (_node *Conversati
 	}
 	if value, ok := _u.mutation.HandoffReason(); ok {
 		_spec.SetField(conversation.FieldHandoffReason, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.Moment(); ok {
+		_spec.SetField(conversation.FieldMoment, field.TypeJSON, value)
+	}
+	if value, ok := _u.mutation.AppendedMoment(); ok {
+		_spec.AddModifier(func(u *sql.UpdateBuilder) {
+			sqljson.Append(u, conversation.FieldMoment, value)
+		})
+	}
+	if _u.mutation.MomentCleared() {
+		_spec.ClearField(conversation.FieldMoment, field.TypeJSON)
 	}
 	if value, ok := _u.mutation.HadHandoff(); ok {
 		_spec.SetField(conversation.FieldHadHandoff, field.TypeBool, value)

@@ -7074,6 +7074,8 @@ type ConversationMutation struct {
 	assignee           *string
 	waiting_since      *time.Time
 	handoff_reason     *string
+	moment             *json.RawMessage
+	appendmoment       json.RawMessage
 	had_handoff        *bool
 	clearedFields      map[string]struct{}
 	done               bool
@@ -8164,6 +8166,71 @@ func (m *ConversationMutation) ResetHandoffReason() {
 	m.handoff_reason = nil
 }
 
+// SetMoment sets the "moment" field.
+func (m *ConversationMutation) SetMoment(jm json.RawMessage) {
+	m.moment = &jm
+	m.appendmoment = nil
+}
+
+// Moment returns the value of the "moment" field in the mutation.
+func (m *ConversationMutation) Moment() (r json.RawMessage, exists bool) {
+	v := m.moment
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldMoment returns the old "moment" field's value of the Conversation entity.
+// If the Conversation object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *ConversationMutation) OldMoment(ctx context.Context) (v json.RawMessage, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldMoment is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldMoment requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldMoment: %w", err)
+	}
+	return oldValue.Moment, nil
+}
+
+// AppendMoment adds jm to the "moment" field.
+func (m *ConversationMutation) AppendMoment(jm json.RawMessage) {
+	m.appendmoment = append(m.appendmoment, jm...)
+}
+
+// AppendedMoment returns the list of values that were appended to the "moment" field in this mutation.
+func (m *ConversationMutation) AppendedMoment() (json.RawMessage, bool) {
+	if len(m.appendmoment) == 0 {
+		return nil, false
+	}
+	return m.appendmoment, true
+}
+
+// ClearMoment clears the value of the "moment" field.
+func (m *ConversationMutation) ClearMoment() {
+	m.moment = nil
+	m.appendmoment = nil
+	m.clearedFields[conversation.FieldMoment] = struct{}{}
+}
+
+// MomentCleared returns if the "moment" field was cleared in this mutation.
+func (m *ConversationMutation) MomentCleared() bool {
+	_, ok := m.clearedFields[conversation.FieldMoment]
+	return ok
+}
+
+// ResetMoment resets all changes to the "moment" field.
+func (m *ConversationMutation) ResetMoment() {
+	m.moment = nil
+	m.appendmoment = nil
+	delete(m.clearedFields, conversation.FieldMoment)
+}
+
 // SetHadHandoff sets the "had_handoff" field.
 func (m *ConversationMutation) SetHadHandoff(b bool) {
 	m.had_handoff = &b
@@ -8234,7 +8301,7 @@ func (m *ConversationMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *ConversationMutation) Fields() []string {
-	fields := make([]string, 0, 25)
+	fields := make([]string, 0, 26)
 	if m.company_id != nil {
 		fields = append(fields, conversation.FieldCompanyID)
 	}
@@ -8307,6 +8374,9 @@ func (m *ConversationMutation) Fields() []string {
 	if m.handoff_reason != nil {
 		fields = append(fields, conversation.FieldHandoffReason)
 	}
+	if m.moment != nil {
+		fields = append(fields, conversation.FieldMoment)
+	}
 	if m.had_handoff != nil {
 		fields = append(fields, conversation.FieldHadHandoff)
 	}
@@ -8366,6 +8436,8 @@ func (m *ConversationMutation) Field(name string) (ent.Value, bool) {
 		return m.WaitingSince()
 	case conversation.FieldHandoffReason:
 		return m.HandoffReason()
+	case conversation.FieldMoment:
+		return m.Moment()
 	case conversation.FieldHadHandoff:
 		return m.HadHandoff()
 	}
@@ -8425,6 +8497,8 @@ func (m *ConversationMutation) OldField(ctx context.Context, name string) (ent.V
 		return m.OldWaitingSince(ctx)
 	case conversation.FieldHandoffReason:
 		return m.OldHandoffReason(ctx)
+	case conversation.FieldMoment:
+		return m.OldMoment(ctx)
 	case conversation.FieldHadHandoff:
 		return m.OldHadHandoff(ctx)
 	}
@@ -8604,6 +8678,13 @@ func (m *ConversationMutation) SetField(name string, value ent.Value) error {
 		}
 		m.SetHandoffReason(v)
 		return nil
+	case conversation.FieldMoment:
+		v, ok := value.(json.RawMessage)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetMoment(v)
+		return nil
 	case conversation.FieldHadHandoff:
 		v, ok := value.(bool)
 		if !ok {
@@ -8689,6 +8770,9 @@ func (m *ConversationMutation) ClearedFields() []string {
 	if m.FieldCleared(conversation.FieldWaitingSince) {
 		fields = append(fields, conversation.FieldWaitingSince)
 	}
+	if m.FieldCleared(conversation.FieldMoment) {
+		fields = append(fields, conversation.FieldMoment)
+	}
 	return fields
 }
 
@@ -8711,6 +8795,9 @@ func (m *ConversationMutation) ClearField(name string) error {
 		return nil
 	case conversation.FieldWaitingSince:
 		m.ClearWaitingSince()
+		return nil
+	case conversation.FieldMoment:
+		m.ClearMoment()
 		return nil
 	}
 	return fmt.Errorf("unknown Conversation nullable field %s", name)
@@ -8791,6 +8878,9 @@ func (m *ConversationMutation) ResetField(name string) error {
 		return nil
 	case conversation.FieldHandoffReason:
 		m.ResetHandoffReason()
+		return nil
+	case conversation.FieldMoment:
+		m.ResetMoment()
 		return nil
 	case conversation.FieldHadHandoff:
 		m.ResetHadHandoff()

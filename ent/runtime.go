@@ -646,7 +646,7 @@ func init() {
 	// conversation.DefaultHandoffReason holds the default value on creation for the handoff_reason field.
 	conversation.DefaultHandoffReason = conversationDescHandoffReason.Default.(string)
 	// conversationDescHadHandoff is the schema descriptor for had_handoff field.
-	conversationDescHadHandoff := conversationFields[21].Descriptor()
+	conversationDescHadHandoff := conversationFields[22].Descriptor()
 	// conversation.DefaultHadHandoff holds the default value on creation for the had_handoff field.
 	conversation.DefaultHadHandoff = conversationDescHadHandoff.Default.(bool)
 	// conversationDescID is the schema descriptor for id field.

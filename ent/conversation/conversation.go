@@ -62,6 +62,8 @@ const (
 	FieldWaitingSince = "waiting_since"
 	// FieldHandoffReason holds the string denoting the handoff_reason field in the database.
 	FieldHandoffReason = "handoff_reason"
+	// FieldMoment holds the string denoting the moment field in the database.
+	FieldMoment = "moment"
 	// FieldHadHandoff holds the string denoting the had_handoff field in the database.
 	FieldHadHandoff = "had_handoff"
 	// Table holds the table name of the conversation in the database.
@@ -95,6 +97,7 @@ var Columns = []string{
 	FieldAssignee,
 	FieldWaitingSince,
 	FieldHandoffReason,
+	FieldMoment,
 	FieldHadHandoff,
 }
 

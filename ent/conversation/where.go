@@ -1384,6 +1384,16 @@ func HandoffReasonContainsFold(v string) predicate.Conversation {
 	return predicate.Conversation(sql.FieldContainsFold(FieldHandoffReason, v))
 }
 
+// MomentIsNil applies the IsNil predicate on the "moment" field.
+func MomentIsNil() predicate.Conversation {
+	return predicate.Conversation(sql.FieldIsNull(FieldMoment))
+}
+
+// MomentNotNil applies the NotNil predicate on the "moment" field.
+func MomentNotNil() predicate.Conversation {
+	return predicate.Conversation(sql.FieldNotNull(FieldMoment))
+}
+
 // HadHandoffEQ applies the EQ predicate on the "had_handoff" field.
 func HadHandoffEQ(v bool) predicate.Conversation {
 	return predicate.Conversation(sql.FieldEQ(FieldHadHandoff, v))

@@ -291,6 +291,7 @@ var (
 		{Name: "assignee", Type: field.TypeString, Default: ""},
 		{Name: "waiting_since", Type: field.TypeTime, Nullable: true},
 		{Name: "handoff_reason", Type: field.TypeString, Default: ""},
+		{Name: "moment", Type: field.TypeJSON, Nullable: true},
 		{Name: "had_handoff", Type: field.TypeBool, Default: false},
 	}
 	// ConversationsTable holds the schema information for the "conversations" table.

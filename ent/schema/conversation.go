@@ -47,6 +47,8 @@ func (Conversation) Fields() []ent.Field {
 		field.Time("waiting_since").Optional().Nillable(),
 		// handoff_reason is why a person was asked for, in the backend's words.
 		field.String("handoff_reason").Default(""),
+		// moment is the Session of the agent's newest message: what the backend, or a person, may do for it.
+		field.JSON("moment", json.RawMessage{}).Optional(),
 		// had_handoff stays true once a person was asked for.
 		field.Bool("had_handoff").Default(false),
 	}

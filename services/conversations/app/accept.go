@@ -272,6 +272,7 @@ func (x *acceptance) record(ctx context.Context, u *unit, c *store.Conversation)
 	if x.caller.SignedIn && c.Account == "" {
 		c.Account = x.caller.Account // poppy-0.1/7.2#d21
 	}
+	c.Moment = store.Moment{SessionID: x.caller.SessionID, SignedIn: x.caller.SignedIn, Account: x.caller.Account, Scopes: x.caller.Scopes}
 	events, err := u.happen(ctx, c, conversation.AgentSays(x.message, x.caller.SignedIn), e)
 	if err != nil {
 		return err

@@ -38,6 +38,8 @@ type Conversation struct {
 	Person, Assignee string
 	// WaitingSince is since when a person is awaited or owes an answer; zero otherwise.
 	WaitingSince time.Time
+	// Moment is the Session of the agent's newest message; its status and responder say nothing.
+	Moment Moment
 	// HandoffReason is why a person was last asked for; HadHandoff, that one ever was.
 	HandoffReason        string
 	HadHandoff           bool
@@ -95,6 +97,11 @@ func (t Tx) Create(ctx context.Context, c *Conversation) error {
 		SetCursorKey(c.CursorKey[:]).SetLastSequence(c.LastSequence).SetOldestSequence(c.OldestSequence).
 		SetLastEventAt(c.LastEventAt).SetClosedBy(c.ClosedBy).SetCreatedAt(c.CreatedAt).SetUpdatedAt(c.UpdatedAt).SetVersion(c.Version).
 		SetParentID(c.ParentID)
+	moment, err := json.Marshal(c.Moment)
+	if err != nil {
+		return err
+	}
+	create.SetMoment(moment)
 	if kept != nil {
 		create.SetContext(kept)
 	}
@@ -112,12 +119,16 @@ func (t Tx) Save(ctx context.Context, c *Conversation, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	moment, err := json.Marshal(c.Moment)
+	if err != nil {
+		return err
+	}
 	update := t.tx.Conversation.Update().Where(entconversation.ID(c.ID)).
 		SetAccount(c.Account).
 		SetStatus(entconversation.Status(c.Status)).SetResponder(entconversation.Responder(c.Responder)).
 		SetLastSequence(c.LastSequence).SetOldestSequence(c.OldestSequence).
 		SetLastEventAt(c.LastEventAt).SetClosedBy(c.ClosedBy).SetUpdatedAt(c.UpdatedAt).SetVersion(c.Version).
-		SetChildID(c.ChildID).SetPerson(c.Person).SetAssignee(c.Assignee).SetHandoffReason(c.HandoffReason).SetHadHandoff(c.HadHandoff)
+		SetChildID(c.ChildID).SetPerson(c.Person).SetAssignee(c.Assignee).SetHandoffReason(c.HandoffReason).SetHadHandoff(c.HadHandoff).SetMoment(moment)
 	if kept != nil {
 		update.SetContext(kept)
 	} else {
@@ -152,6 +163,11 @@ func fromRow(row *ent.Conversation) (*Conversation, error) {
 	copy(c.CursorKey[:], row.CursorKey)
 	if row.AnswerDueAt != nil {
 		c.AnswerDueAt = row.AnswerDueAt.UTC()
+	}
+	if len(row.Moment) > 0 {
+		if err := json.Unmarshal(row.Moment, &c.Moment); err != nil {
+			return nil, damage(err)
+		}
 	}
 	var err error
 	c.Context, err = unpackContext(row.Context)

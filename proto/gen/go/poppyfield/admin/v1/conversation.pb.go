@@ -68,7 +68,11 @@ type Conversation struct {
 	// Why a person was last asked for.
 	HandoffReason string `protobuf:"bytes,23,opt,name=handoff_reason,json=handoffReason,proto3" json:"handoff_reason,omitempty"`
 	// Whether a person was ever asked for.
-	HadHandoff    bool `protobuf:"varint,24,opt,name=had_handoff,json=hadHandoff,proto3" json:"had_handoff,omitempty"`
+	HadHandoff bool `protobuf:"varint,24,opt,name=had_handoff,json=hadHandoff,proto3" json:"had_handoff,omitempty"`
+	// Whether the agent's newest message came with a token that is signed in, and with which scopes: nobody at the
+	// Company may do more for it (Poppy 7.11).
+	SignedIn      bool     `protobuf:"varint,25,opt,name=signed_in,json=signedIn,proto3" json:"signed_in,omitempty"`
+	Scopes        []string `protobuf:"bytes,26,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +273,20 @@ func (x *Conversation) GetHadHandoff() bool {
 		return x.HadHandoff
 	}
 	return false
+}
+
+func (x *Conversation) GetSignedIn() bool {
+	if x != nil {
+		return x.SignedIn
+	}
+	return false
+}
+
+func (x *Conversation) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
 }
 
 // One event of a conversation.
@@ -1295,7 +1313,7 @@ var File_poppyfield_admin_v1_conversation_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"\n" +
-	"&poppyfield/admin/v1/conversation.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xff\x06\n" +
+	"&poppyfield/admin/v1/conversation.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xb4\a\n" +
 	"\fConversation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
@@ -1325,7 +1343,9 @@ const file_poppyfield_admin_v1_conversation_proto_rawDesc = "" +
 	"\fwaiting_time\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\vwaitingTime\x12%\n" +
 	"\x0ehandoff_reason\x18\x17 \x01(\tR\rhandoffReason\x12\x1f\n" +
 	"\vhad_handoff\x18\x18 \x01(\bR\n" +
-	"hadHandoff\"\xa2\x03\n" +
+	"hadHandoff\x12\x1b\n" +
+	"\tsigned_in\x18\x19 \x01(\bR\bsignedIn\x12\x16\n" +
+	"\x06scopes\x18\x1a \x03(\tR\x06scopes\"\xa2\x03\n" +
 	"\x11ConversationEvent\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x12\x12\n" +
