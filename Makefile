@@ -26,7 +26,7 @@ BUF       := tools/node_modules/.bin/buf
 GOTEST    := $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary=skipped
 
 # Packages with tests that need a built binary or another runtime run by themselves.
-APART     := /test/interop|/test/browser|/test/fault|/test/e2e|/test/bench
+APART     := /test/interop|/test/browser|/test/backends|/test/fault|/test/e2e|/test/bench
 PACKAGES   = $$(go list ./... | grep -v -E '($(APART))($$|/)')
 
 FUZZTIME  ?= 10s
@@ -43,7 +43,7 @@ help: ## Show this list.
 .PHONY: setup
 setup: tools ## Install what is missing: PostgreSQL's binaries (apt), node packages, tools.
 	@tools/setup.sh
-	@$(MAKE) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json
+	@$(MAKE) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json test/backends/node_modules/.package-lock.json
 
 .PHONY: tools
 tools: $(GOLANGCI) $(GOTESTSUM) tools/node_modules/.package-lock.json ## Build the tools into the user's cache.
@@ -102,7 +102,7 @@ test-race: $(GOTESTSUM) ## Run the tests on SQLite and PostgreSQL with the race 
 	  $(GOTEST) --junitfile $(REPORTS)/race.xml -- -race -count=1 -timeout 15m $(PACKAGES)
 
 .PHONY: test-whole
-test-whole: build $(GOTESTSUM) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json ## Drive the built binary: end to end, foreign clients, a browser, kill tests.
+test-whole: build $(GOTESTSUM) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json test/backends/node_modules/.package-lock.json ## Drive the built binary: end to end, foreign clients, a browser, kill tests.
 	@mkdir -p $(REPORTS) $(CLAUSE_DIR)
 	POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_CLAUSE_DIR=$(CLAUSE_DIR) \
 	  $(GOTEST) --junitfile $(REPORTS)/whole.xml -- -count=1 -p 1 -timeout 15m \
@@ -160,4 +160,8 @@ test/interop/node_modules/.package-lock.json: test/interop/package-lock.json
 
 test/browser/node_modules/.package-lock.json: test/browser/package-lock.json
 	cd test/browser && npm ci --ignore-scripts --silent
+	@touch $@
+
+test/backends/node_modules/.package-lock.json: test/backends/package-lock.json
+	cd test/backends && npm ci --ignore-scripts --silent
 	@touch $@

@@ -9,6 +9,7 @@ import (
 
 	"entgo.io/ent"
 	"entgo.io/ent/dialect/sql"
+	"github.com/google/uuid"
 	"github.com/poppyfield/poppyfield/ent/event"
 )
 
@@ -16,7 +17,7 @@ import (
 type Event struct {
 	config `json:"-"`
 	// ID of the ent.
-	ID int64 `json:"id,omitempty"`
+	ID uuid.UUID `json:"id,omitempty"`
 	// CompanyID holds the value of the "company_id" field.
 	CompanyID string `json:"company_id,omitempty"`
 	// ConversationID holds the value of the "conversation_id" field.
@@ -49,12 +50,14 @@ func (*Event) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case event.FieldFirst:
 			values[i] = new(sql.NullBool)
-		case event.FieldID, event.FieldSequence:
+		case event.FieldSequence:
 			values[i] = new(sql.NullInt64)
 		case event.FieldCompanyID, event.FieldConversationID, event.FieldType, event.FieldOwner, event.FieldMessageID:
 			values[i] = new(sql.NullString)
 		case event.FieldCreatedAt:
 			values[i] = new(sql.NullTime)
+		case event.FieldID:
+			values[i] = new(uuid.UUID)
 		default:
 			values[i] = new(sql.UnknownType)
 		}
@@ -71,11 +74,11 @@ func (_m *Event) assignValues(columns []string, values []any) error {
 	for i := range columns {
 		switch columns[i] {
 		case event.FieldID:
-			value, ok := values[i].(*sql.NullInt64)
-			if !ok {
-				return fmt.Errorf("unexpected type %T for field id", value)
+			if value, ok := values[i].(*uuid.UUID); !ok {
+				return fmt.Errorf("unexpected type %T for field id", values[i])
+			} else if value != nil {
+				_m.ID = *value
 			}
-			_m.ID = int64(value.Int64)
 		case event.FieldCompanyID:
 			if value, ok := values[i].(*sql.NullString); !ok {
 				return fmt.Errorf("unexpected type %T for field company_id", values[i])

@@ -565,11 +565,16 @@ var (
 				Unique:  false,
 				Columns: []*schema.Column{EndpointDeliveriesColumns[1], EndpointDeliveriesColumns[2], EndpointDeliveriesColumns[13], EndpointDeliveriesColumns[0]},
 			},
+			{
+				Name:    "endpoint_delivery_event",
+				Unique:  false,
+				Columns: []*schema.Column{EndpointDeliveriesColumns[1], EndpointDeliveriesColumns[2], EndpointDeliveriesColumns[3]},
+			},
 		},
 	}
 	// EventsColumns holds the columns for the "events" table.
 	EventsColumns = []*schema.Column{
-		{Name: "id", Type: field.TypeInt64, Increment: true},
+		{Name: "id", Type: field.TypeUUID},
 		{Name: "company_id", Type: field.TypeString, Size: 64},
 		{Name: "conversation_id", Type: field.TypeString},
 		{Name: "sequence", Type: field.TypeInt64},

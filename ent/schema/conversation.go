@@ -7,6 +7,7 @@ import (
 	"entgo.io/ent/dialect/entsql"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
+	"github.com/google/uuid"
 )
 
 // Conversation is the head of an ordered list of events (Poppy 7). Its row lock
@@ -76,7 +77,8 @@ func (Event) Mixin() []ent.Mixin { return []ent.Mixin{Tenant{}} }
 // Fields of the entity.
 func (Event) Fields() []ent.Field {
 	return []ent.Field{
-		field.Int64("id"),
+		// id is the writer's own: an insert needs no answer.
+		field.UUID("id", uuid.UUID{}),
 		field.String("conversation_id").NotEmpty().Immutable(),
 		field.Int64("sequence").Immutable(),
 		field.String("type").NotEmpty().Immutable(),

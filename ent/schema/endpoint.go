@@ -144,6 +144,8 @@ func (EndpointDelivery) Indexes() []ent.Index {
 		index.Fields("company_id", "endpoint_id", "next_attempt_at").StorageKey("endpoint_delivery_queue").Annotations(entsql.IndexWhere("state = 'pending'")),
 		index.Fields("company_id", "created_at", "id"),
 		index.Fields("company_id", "endpoint_id", "created_at", "id"),
+		// Whether an endpoint has got an event.
+		index.Fields("company_id", "endpoint_id", "event_id").StorageKey("endpoint_delivery_event"),
 	}
 }
 

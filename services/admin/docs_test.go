@@ -28,7 +28,11 @@ func TestDocs_ListEveryMethod(t *testing.T) {
 		if m.Audience == adminv1.Audience_AUDIENCE_SELF {
 			permission = "any valid key"
 		}
-		row := "| `" + m.HTTP.Verb + " " + path + "` | " + string(m.Service.Name()) + "." + string(m.Desc.Name()) + " | " + permission + " |"
+		rest := "`" + m.HTTP.Verb + " " + path + "`"
+		if m.Stream {
+			rest = "gRPC only"
+		}
+		row := "| " + rest + " | " + string(m.Service.Name()) + "." + string(m.Desc.Name()) + " | " + permission + " |"
 		require.Contains(t, string(raw), row)
 	}
 }

@@ -45,6 +45,8 @@ type owner struct {
 	mu     sync.Mutex
 	calls  []call
 	answer func(ctx context.Context, m *method.Method, req proto.Message) (proto.Message, error)
+	// talk, if there is one, goes on with a stream after its first message.
+	talk func(m *method.Method, stream grpc.ServerStream) error
 }
 
 func (o *owner) got() []call {
@@ -58,6 +60,10 @@ func (o *owner) handle(ctx context.Context, m *method.Method, decode func(any) e
 	if err := decode(req); err != nil {
 		return nil, err
 	}
+	return o.take(ctx, m, req)
+}
+
+func (o *owner) take(ctx context.Context, m *method.Method, req proto.Message) (proto.Message, error) {
 	c := call{method: m.FullName, actor: rpc.Actor(ctx), req: req}
 	if scope, err := tenancy.From(ctx); err == nil {
 		c.company = scope.CompanyID()
@@ -72,6 +78,34 @@ func (o *owner) handle(ctx context.Context, m *method.Method, decode func(any) e
 	return answer(ctx, m, req)
 }
 
+// converse answers a stream's first message like a call, and ends the stream unless talk goes on with it.
+func (o *owner) converse(m *method.Method, stream grpc.ServerStream) error {
+	req := m.NewInput()
+	if err := stream.RecvMsg(req); err != nil {
+		return err
+	}
+	out, err := o.take(stream.Context(), m, req)
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(out); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	talk := o.talk
+	o.mu.Unlock()
+	if talk == nil {
+		return nil
+	}
+	return talk(m, stream)
+}
+
+func (o *owner) talks(talk func(m *method.Method, stream grpc.ServerStream) error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.talk = talk
+}
+
 func (o *owner) script(answer func(ctx context.Context, m *method.Method, req proto.Message) (proto.Message, error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,7 +116,9 @@ func table(t testing.TB) *method.Table {
 	t.Helper()
 	got, err := method.Load("poppyfield.admin.v1.CompanyService", "poppyfield.admin.v1.DomainService", "poppyfield.admin.v1.BackendService",
 		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.ApiKeyService",
-		"poppyfield.admin.v1.SignInSetupService", "poppyfield.admin.v1.LoginService", "poppyfield.admin.v1.ConnectedAgentService")
+		"poppyfield.admin.v1.SignInSetupService", "poppyfield.admin.v1.LoginService", "poppyfield.admin.v1.ConnectedAgentService",
+		"poppyfield.admin.v1.AttemptService", "poppyfield.admin.v1.BackendDeliveryService", "poppyfield.admin.v1.BackendStreamService",
+		"poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.WebhookDeliveryService", "poppyfield.admin.v1.WebhookEndpointService")
 	require.NoError(t, err)
 	return got
 }
@@ -100,6 +136,13 @@ func (o *owner) serve(t testing.TB) *grpc.ClientConn {
 	for _, name := range tab.Services() {
 		desc := &grpc.ServiceDesc{ServiceName: string(name), HandlerType: (*any)(nil)}
 		for _, m := range tab.Of(name) {
+			if m.Stream {
+				desc.Streams = append(desc.Streams, grpc.StreamDesc{
+					StreamName: string(m.Desc.Name()), ServerStreams: m.Desc.IsStreamingServer(), ClientStreams: m.Desc.IsStreamingClient(),
+					Handler: func(_ any, stream grpc.ServerStream) error { return o.converse(m, stream) },
+				})
+				continue
+			}
 			desc.Methods = append(desc.Methods, grpc.MethodDesc{
 				MethodName: string(m.Desc.Name()),
 				Handler: func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {

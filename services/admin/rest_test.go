@@ -343,6 +343,9 @@ func TestOpenAPI_IsServedToAnybody(t *testing.T) {
 	require.Equal(t, 200, res.status)
 	require.Equal(t, "application/yaml", res.header.Get("Content-Type"))
 	for _, m := range table(t).Methods() {
+		if m.Stream {
+			continue // OpenAPI has no word for it
+		}
 		require.Contains(t, string(res.body), "operationId: "+string(m.Service.Name())+"_"+string(m.Desc.Name()))
 	}
 }

@@ -40,8 +40,12 @@ type Config struct {
 	ReadsPerMinute, WritesPerMinute int
 	// FailuresPerMinute is how many unknown keys one address may try: 120.
 	FailuresPerMinute int
-	// StreamsPerKey is how many watches a key may have open: 20.
+	// StreamsPerKey is how many watches and gRPC streams a key may have open: 20.
 	StreamsPerKey int
+	// FirstMessage is how long a stream's first message may take: 10 s.
+	FirstMessage time.Duration
+	// Recheck is how often the key of an open stream is looked at again: 5 s.
+	Recheck time.Duration
 	// TrustedProxies may say in X-Forwarded-For whom they speak for.
 	TrustedProxies []netip.Prefix
 	// HSTS says that the API origin speaks TLS.
@@ -75,6 +79,7 @@ type Service struct {
 	cfg     Config
 	deps    Deps
 	answers *gate.Answers
+	gate    *gate.Gate
 	hub     *watch.Hub
 	servers *servers
 	http    http.Handler
@@ -115,17 +120,19 @@ func (s *Service) build(ctx context.Context, table *method.Table) error {
 	g, err := gate.New(gate.Config{
 		ReadsPerMinute: cfg.ReadsPerMinute, WritesPerMinute: cfg.WritesPerMinute,
 		FailuresPerMinute: cfg.FailuresPerMinute, TrustedProxies: cfg.TrustedProxies,
+		StreamsPerKey: cfg.StreamsPerKey, FirstMessage: cfg.FirstMessage, Recheck: cfg.Recheck,
 	}, gate.Deps{Table: table, Owners: owners, Store: keyStore, Auth: auth, Answers: s.answers, Now: deps.Now, Log: deps.Log})
 	if err != nil {
 		return err
 	}
+	s.gate = g
 	if s.servers, err = newServers(table, g, cfg.TLS, deps.TracerProvider, deps.MeterProvider); err != nil {
 		return err
 	}
-	handler, err := web.New(ctx, web.Config{StreamsPerKey: cfg.StreamsPerKey, Heartbeat: cfg.Heartbeat}, web.Deps{
+	handler, err := web.New(ctx, web.Config{Heartbeat: cfg.Heartbeat}, web.Deps{
 		Table: table, Gate: g, Auth: auth, Hub: s.hub, API: s.servers.inside,
-		Conversations: adminv1.NewConversationServiceClient(deps.Owners.Conversations),
-		Connected:     deps.Bus.Connected, Stopping: s.stopping, OpenAPI: proto.OpenAPI(), Now: deps.Now, Log: deps.Log,
+		Conversations: adminv1.NewConversationServiceClient(deps.Owners.Conversations), Inbox: adminv1.NewInboxServiceClient(deps.Owners.Conversations),
+		Connected: deps.Bus.Connected, Stopping: s.stopping, OpenAPI: proto.OpenAPI(), Now: deps.Now, Log: deps.Log,
 	})
 	if err != nil {
 		return errors.Join(err, s.servers.inside.Close())
@@ -239,13 +246,20 @@ func (s *Service) Start(ctx context.Context) error {
 // Ready reports whether calls can be answered: keys are in the database.
 func (s *Service) Ready(ctx context.Context) error { return s.deps.DB.Ping(ctx) }
 
+// streamGrace is how long streams may go on after the beginning of a stop.
+const streamGrace = 2 * time.Second
+
 // Stop says goodbye to watches and lets calls finish until the end of ctx. The HTTP
 // server has to be shutting down already.
 func (s *Service) Stop(ctx context.Context) error {
 	var err error
 	s.once.Do(func() {
 		close(s.stopping)
+		// A stream whose owner is stopping too has been told already; it ends when the answers under way are there.
+		leave := time.AfterFunc(streamGrace, s.gate.Close)
 		err = s.servers.stop(ctx)
+		leave.Stop()
+		s.gate.Close()
 		s.hub.Close()
 		if s.cancel != nil {
 			s.cancel()

@@ -53,7 +53,7 @@ func TestAdmin_GetConversation(t *testing.T) {
 		require.Equal(t, "usr_1", c.GetUser())
 		require.Equal(t, u.session.GetSessionId(), c.GetSession())
 		require.Nil(t, c.GetAnswerDueTime())
-		require.Equal(t, []string{"post_message", "close"}, c.GetViewerActions())
+		require.Equal(t, []string{"post_message", "respond", "join", "assign", "close"}, c.GetViewerActions())
 		require.NotEmpty(t, c.GetEtag())
 
 		for _, name := range []string{in.name("cnv_none"), in.newCompany(t).Scope.Name() + "/conversations/" + got.ConversationID} {

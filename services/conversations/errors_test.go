@@ -17,6 +17,7 @@ func requests(id string) map[string][3]string {
 	return map[string][3]string{
 		"start":    {http.MethodPost, endpoint, text("msg_s", "hello")},
 		"messages": {http.MethodPost, endpoint + "/" + id + "/messages", text("msg_m", "hello")},
+		"handoff":  {http.MethodPost, endpoint + "/" + id + "/handoff", "{}"},
 		"events":   {http.MethodGet, endpoint + "/" + id + "/events", ""},
 		"close":    {http.MethodPost, endpoint + "/" + id + "/close", "{}"},
 	}

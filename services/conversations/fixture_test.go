@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
@@ -79,7 +80,7 @@ func newInstallationMetered(t testing.TB, d *db.DB, cfg conversations.Config, me
 	t.Helper()
 	in := &installation{
 		meters:   meters,
-		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService"),
+		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.BackendStreamService"),
 		sessions: &sessionsScript{known: map[string]*sessionsv1.VerifyRequestResponse{}}, backend: &backendScript{},
 	}
 	in.spans = tracetest.NewSpanRecorder()
@@ -264,6 +265,7 @@ type answer struct {
 	Cursor         string  `json:"cursor"`
 	HasMore        bool    `json:"has_more"`
 	Error          string  `json:"error"`
+	Extension      string  `json:"extension"`
 }
 
 type event struct {
@@ -273,6 +275,11 @@ type event struct {
 	Message   *message `json:"message"`
 	Status    string   `json:"status"`
 	Responder string   `json:"responder"`
+	// Of an authorization, a user_requested, and of a direct_opened or direct_closed event.
+	Error          string `json:"error"`
+	Scope          string `json:"scope"`
+	Reason         string `json:"reason"`
+	ConversationID string `json:"conversation_id"`
 }
 
 type message struct {
@@ -283,13 +290,18 @@ type message struct {
 	Data   json.RawMessage `json:"data"`
 }
 
-// told lists what the events say: the text of messages, "=status" for states.
+// told lists what the events say: the text of messages, "=status" for states, "=status
+// human" where a person responds, "type what it says" for others.
 func (a answer) told() []string {
 	var out []string
 	for _, e := range a.Events {
 		switch {
 		case e.Message != nil:
 			out = append(out, e.Message.Role+": "+e.Message.Text)
+		case e.Type != "state":
+			out = append(out, strings.TrimSpace(strings.Join([]string{e.Type, e.Error, e.Scope, e.Reason, e.ConversationID}, " ")))
+		case e.Responder == "human":
+			out = append(out, "="+e.Status+" human")
 		default:
 			out = append(out, "="+e.Status)
 		}
@@ -386,6 +398,9 @@ type backendScript struct {
 	reply func(ctx context.Context, w webhook) (*relayv1.DeliverResponse, error)
 	seen  []webhook
 	news  chan struct{}
+	// routes are of Companies whose route isn't the empty one; asked counts who looked.
+	routes map[string]*relayv1.GetRouteResponse
+	asked  int
 }
 
 // webhook is a delivery as it came to the relay.
@@ -394,6 +409,8 @@ type webhook struct {
 	id      string
 	late    bool
 	raw     string
+	asked   *relayv1.DeliverRequest
+	frames  grpc.ServerStreamingServer[relayv1.DeliverResponse]
 	Type    string `json:"type"`
 	Data    struct {
 		Company      string
@@ -420,12 +437,35 @@ type webhook struct {
 }
 
 // Deliver implements the service.
-func (b *backendScript) Deliver(ctx context.Context, req *relayv1.DeliverRequest) (*relayv1.DeliverResponse, error) {
+func (b *backendScript) Deliver(req *relayv1.DeliverRequest, frames grpc.ServerStreamingServer[relayv1.DeliverResponse]) error {
+	got, err := b.deliver(frames.Context(), req, frames)
+	if err != nil {
+		return err
+	}
+	return frames.Send(got)
+}
+
+// GetRoute implements the service.
+func (b *backendScript) GetRoute(ctx context.Context, _ *relayv1.GetRouteRequest) (*relayv1.GetRouteResponse, error) {
 	scope, err := tenancy.From(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := webhook{company: scope.CompanyID(), id: req.GetDeliveryId(), raw: string(req.GetBody()), late: req.GetLate()}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	if r := b.routes[scope.CompanyID()]; r != nil {
+		return r, nil
+	}
+	return &relayv1.GetRouteResponse{}, nil
+}
+
+func (b *backendScript) deliver(ctx context.Context, req *relayv1.DeliverRequest, frames grpc.ServerStreamingServer[relayv1.DeliverResponse]) (*relayv1.DeliverResponse, error) {
+	scope, err := tenancy.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := webhook{company: scope.CompanyID(), id: req.GetDeliveryId(), raw: string(req.GetBody()), late: req.GetLate(), asked: req, frames: frames}
 	if err := json.Unmarshal(req.GetBody(), &w); err != nil {
 		return nil, err
 	}

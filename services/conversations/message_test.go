@@ -364,21 +364,3 @@ func TestCV05_RoleOfTheAgentIsIgnored(t *testing.T) {
 		require.Equal(t, "user", got.Events[0].Message.Role)
 	})
 }
-
-func TestDirectConversation_IsRefusedWithTheReason(t *testing.T) {
-	each(t, func(t *testing.T, in *installation) {
-		clausetest.Refuses(t, "poppy-0.1/7.10#7", "poppy-0.1/7.10#10", "poppy-0.1/7.10#11", "poppy-0.1/7.13#3", "poppy-0.1/7.13#5")
-		u := in.user("usr_1")
-		open := u.start(t, "msg_1", "hi").ConversationID
-		closed := u.start(t, "msg_2", "hi").ConversationID
-		u.close(t, closed)
-		foreign := in.user("usr_2").start(t, "msg_1", "hi").ConversationID
-		for parent, want := range map[string]string{
-			open: "invalid_request", closed: "conversation_closed", foreign: "conversation_not_found", "cnv_none": "conversation_not_found",
-		} {
-			got := u.do(t, http.MethodPost, endpoint, `{"parent_conversation_id":"`+parent+`","message":{"id":"msg_9","sender":"human","text":"Hi"}}`)
-			require.Equal(t, want, got.Error)
-		}
-		require.Equal(t, http.StatusNotFound, u.do(t, http.MethodPost, endpoint+"/"+open+"/handoff", "{}").Status)
-	})
-}

@@ -15,12 +15,14 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
+	"github.com/poppyfield/poppyfield/services/conversations/changes"
 	"github.com/poppyfield/poppyfield/services/conversations/dispatch"
 	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
 	"github.com/poppyfield/poppyfield/services/conversations/meter"
@@ -38,6 +40,10 @@ type Config struct {
 	CloseEvery time.Duration
 	// PruneEvery is how often old events are dropped; 0 is ten minutes.
 	PruneEvery time.Duration
+	// Streams are how streams of events are kept.
+	Streams web.Streams
+	// Heartbeat is how often a watch of the inbox says that it lives; 0 is 15 s.
+	Heartbeat time.Duration
 }
 
 // Deps is what the service works with.
@@ -49,6 +55,8 @@ type Deps struct {
 	Deliveries relayv1.DeliveryServiceClient
 	Now        clock.Clock
 	Log        *slog.Logger
+	// Events tells the Company's listeners of conversations; nil for nobody.
+	Events *outbox.Recorder
 	// TracerProvider gets a span for each attempt at a delivery; nil for none.
 	TracerProvider trace.TracerProvider
 	// MeterProvider gets what is counted; nil for nothing.
@@ -65,6 +73,10 @@ type Service struct {
 	store      *store.Store
 	meter      *meter.Meter
 	leave      func() // the doorbells of changed backends
+	changes    *changes.Hub
+
+	stopping chan struct{} // closed when watches have to end
+	stopOnce sync.Once
 
 	stop  context.CancelFunc
 	loops sync.WaitGroup
@@ -78,7 +90,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	for _, d := range []struct {
 		v        *time.Duration
 		fallback time.Duration
-	}{{&cfg.DeadlineEvery, 500 * time.Millisecond}, {&cfg.CloseEvery, time.Minute}, {&cfg.PruneEvery, 10 * time.Minute}} {
+	}{{&cfg.DeadlineEvery, 500 * time.Millisecond}, {&cfg.CloseEvery, time.Minute}, {&cfg.PruneEvery, 10 * time.Minute}, {&cfg.Heartbeat, 15 * time.Second}} {
 		if *d.v <= 0 {
 			*d.v = d.fallback
 		}
@@ -94,15 +106,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := store.New(deps.DB)
+	s := store.New(deps.DB, deps.Events)
 	d := dispatch.New(cfg.Dispatch, dispatch.Deps{
 		Store: s, Relay: deps.Deliveries, Now: deps.Now, Log: deps.Log,
 		Tracer: deps.TracerProvider.Tracer("github.com/poppyfield/poppyfield/services/conversations"),
-		Meter:  m,
+		Meter:  m, Ring: ring(deps.Bus), Delta: bells.Delta,
 	})
-	leave, err := deps.Bus.Subscribe(bus.AllDeliveries, func(_ context.Context, subject string, _ []byte) {
+	leave, err := deps.Bus.Subscribe(bus.AllDeliveries, func(_ context.Context, subject string, data []byte) {
 		if tokens := bus.Tokens(subject); len(tokens) == 1 {
-			if scope, err := tenancy.For(tokens[0]); err == nil {
+			if scope, err := tenancy.For(tokens[0]); err != nil {
+				return
+			} else if string(data) == deliveryDue {
+				d.Due(scope)
+			} else {
 				d.BackendChanged(scope)
 			}
 		}
@@ -111,20 +127,43 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		bells.Close()
 		return nil, err
 	}
+	hub, err := changes.NewHub(deps.Bus)
+	if err != nil {
+		leave()
+		bells.Close()
+		return nil, err
+	}
 	return &Service{
-		cfg: cfg, deps: deps, bells: bells, dispatcher: d, store: s, meter: m, leave: leave,
+		cfg: cfg, deps: deps, bells: bells, dispatcher: d, store: s, meter: m, leave: leave, changes: hub, stopping: make(chan struct{}),
 		app: app.New(s, bells, d, deps.Directory, deps.Now, m),
 	}, nil
+}
+
+// deliveryDue is what a ring says that is about a delivery; others say that the backend is another one.
+const deliveryDue = "due"
+
+// ring tells other processes that a delivery waits for one with a stream of its backend.
+func ring(b *bus.Bus) func(context.Context, tenancy.Scope) {
+	return func(ctx context.Context, scope tenancy.Scope) {
+		if subject, err := bus.DeliverySubject(scope.CompanyID()); err == nil { // a scope's id always has one
+			b.Publish(ctx, subject, []byte(deliveryDue))
+		}
+	}
 }
 
 // Register puts the service's part of the admin API on a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterConversationServiceServer(r, &rpc.Conversations{App: s.app, Store: s.store, Now: s.deps.Now})
+	adminv1.RegisterBackendStreamServiceServer(r, &rpc.BackendStreams{Streams: s.dispatcher})
+	adminv1.RegisterInboxServiceServer(r, &rpc.Inbox{
+		App: s.app, Store: s.store, Now: s.deps.Now,
+		Changes: s.changes, Connected: s.deps.Bus.Connected, Heartbeat: s.cfg.Heartbeat, Stopping: s.stopping,
+	})
 }
 
 // Routes returns the public endpoints.
 func (s *Service) Routes() []publicweb.Route {
-	return (&web.Handlers{App: s.app, Sessions: s.deps.Sessions}).Routes()
+	return (&web.Handlers{App: s.app, Sessions: s.deps.Sessions, Now: s.deps.Now, Streams: s.cfg.Streams}).Routes()
 }
 
 // Start begins to deliver and to watch deadlines. It goes on after ctx ends, until Stop.
@@ -169,12 +208,14 @@ func (s *Service) every(ctx context.Context, what string, interval time.Duration
 // Stop ends the background work. Deliveries in flight may end until ctx is done;
 // what is left then is given back for another process.
 func (s *Service) Stop(ctx context.Context) error {
+	s.stopOnce.Do(func() { close(s.stopping) })
 	err := s.dispatcher.Stop(ctx)
 	if s.stop != nil {
 		s.stop()
 	}
 	s.loops.Wait()
 	s.leave()
+	s.changes.Close()
 	s.bells.Close()
 	return errors.Join(err, s.meter.Close())
 }
@@ -187,6 +228,9 @@ func (s *Service) Ready(ctx context.Context) error {
 
 // Waiting returns how many reads are being held.
 func (s *Service) Waiting() int { return s.bells.Listeners() }
+
+// BeginDrain tells backends with a stream to open another one elsewhere. Stop does it too.
+func (s *Service) BeginDrain() { s.dispatcher.BeginDrain() }
 
 // InFlight returns how many deliveries this process is making.
 func (s *Service) InFlight() int { n, _ := s.dispatcher.Load(); return n }

@@ -157,6 +157,7 @@ func TestDiscoverySettings_ComeBackAsSet(t *testing.T) {
 		Apis:                   []*adminv1.Api{{Type: "openapi", Url: "https://a.example/o.json", Description: "d", Resource: "https://a.example"}},
 		BrowserSessionEndpoint: "https://a.example/session", CustomScopes: map[string]string{"orders": "See orders"},
 		Extensions: map[string]*adminv1.Extension{"a.example/x": {Version: "2", FieldsJson: `{"a":[1,2]}`}, "a.example/y": {Version: "1"}},
+		RequiredExtensions: []string{"a.example/y"},
 	}
 	got, err := r.companies.UpdateDiscoverySettings(c.ctx(t), &adminv1.UpdateDiscoverySettingsRequest{DiscoverySettings: want, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}})
 	require.NoError(t, err)
@@ -168,11 +169,12 @@ func TestDiscoverySettings_ComeBackAsSet(t *testing.T) {
 
 	// A mask clears what it names and isn't set.
 	got, err = r.companies.UpdateDiscoverySettings(c.ctx(t), &adminv1.UpdateDiscoverySettingsRequest{
-		DiscoverySettings: &adminv1.DiscoverySettings{Name: want.GetName()}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"apis", "extensions", "conversations_resource"}},
+		DiscoverySettings: &adminv1.DiscoverySettings{Name: want.GetName()}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"apis", "extensions", "required_extensions", "conversations_resource"}},
 	})
 	require.NoError(t, err)
 	require.Empty(t, got.GetApis())
 	require.Empty(t, got.GetExtensions())
+	require.Empty(t, got.GetRequiredExtensions())
 	require.False(t, got.GetConversationsResource())
 	require.Equal(t, "Nudelbar", got.GetOrganizationName())
 }

@@ -250,6 +250,7 @@ const conversationsPath = "/poppy/conversations"
 func messagesPath(id string) string { return conversationsPath + "/" + id + "/messages" }
 func eventsPath(id string) string   { return conversationsPath + "/" + id + "/events" }
 func closePath(id string) string    { return conversationsPath + "/" + id + "/close" }
+func handoffPath(id string) string  { return conversationsPath + "/" + id + "/handoff" }
 
 // object is JSON in the making.
 type object = map[string]any
@@ -302,6 +303,11 @@ type event struct {
 	Status    string         `json:"status"`
 	Responder string         `json:"responder"`
 	Message   map[string]any `json:"message"`
+	// Of the other types.
+	Error          string `json:"error"`
+	Scope          string `json:"scope"`
+	Reason         string `json:"reason"`
+	ConversationID string `json:"conversation_id"`
 }
 
 // words is the text of a message event.
@@ -332,7 +338,15 @@ func (s *session) settled(t testing.TB, id string) []event {
 	return got.events(t)
 }
 
-// shape is the types and speakers of events, in order.
+// directBelow starts a Direct Conversation below parent.
+func (s *session) directBelow(t testing.TB, parent, words string) answer {
+	t.Helper()
+	body := message(object{"text": words, "sender": "human"})
+	body["parent_conversation_id"] = parent
+	return s.post(t, conversationsPath, body)
+}
+
+// shape is the types and speakers of events, in order; a state with a person has a star.
 func shape(events []event) []string {
 	out := make([]string, len(events))
 	for i, e := range events {
@@ -342,6 +356,9 @@ func shape(events []event) []string {
 			out[i] = role
 		case "state":
 			out[i] = e.Status
+			if e.Responder == "human" {
+				out[i] += "*"
+			}
 		default:
 			out[i] = e.Type
 		}

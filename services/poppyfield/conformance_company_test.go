@@ -174,3 +174,15 @@ func (co *company) say(t testing.TB, conversation string, message object) answer
 	t.Helper()
 	return co.admin(t, http.MethodPost, co.name+"/conversations/"+conversation+":postMessage", object{"message": message})
 }
+
+// act calls a method of one of the Company's conversations.
+func (co *company) act(t testing.TB, conversation, verb string, body object) answer {
+	t.Helper()
+	return co.admin(t, http.MethodPost, co.name+"/conversations/"+conversation+":"+verb, body)
+}
+
+// staff has a person be there to take conversations.
+func (co *company) staff(t testing.TB, person, ttl string) {
+	t.Helper()
+	co.admin(t, http.MethodPost, co.name+"/inbox:setPresence", object{"person": person, "ttl": ttl}).is(t, http.StatusOK, "")
+}

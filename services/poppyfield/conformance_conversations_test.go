@@ -233,31 +233,3 @@ func TestConversations_MessageIDsBelongToTheUser(t *testing.T) {
 		require.Len(t, seen, 3)
 	})
 }
-
-// CV-01: this Company offers no Direct Conversations, and says so.
-func TestCV01_NoDirectConversations(t *testing.T) {
-	forEachInstallation(t, func(t *testing.T, in *installation) {
-		co := in.company(t)
-		s := co.visitor(t)
-		clausetest.Refuses(t, "poppy-0.1/7.13#3", "poppy-0.1/7.13#5", "poppy-0.1/7.13#d21")
-		id, closed := s.talk(t, "Hello"), s.talk(t, "Hello")
-		s.settled(t, id)
-		s.post(t, closePath(closed), "{}").is(t, http.StatusOK, "")
-		foreign := co.visitor(t).talk(t, "Hello")
-		direct := func(parent any) answer {
-			body := text("May I talk to you?")
-			body["parent_conversation_id"] = parent
-			return s.post(t, conversationsPath, body)
-		}
-		got := direct(id).is(t, http.StatusBadRequest, "invalid_request")
-		require.Contains(t, got.str("error_description"), "Direct Conversations")
-		for _, parent := range []string{"cnv_unknown", foreign} {
-			require.Equal(t, `{"error":"conversation_not_found"}`, string(direct(parent).is(t, http.StatusNotFound, "conversation_not_found").raw))
-		}
-		direct(closed).is(t, http.StatusConflict, "conversation_closed")
-		for _, parent := range []any{"", 1, object{}} {
-			direct(parent).is(t, http.StatusBadRequest, "invalid_request")
-		}
-		require.Len(t, s.events(t, id), 4)
-	})
-}

@@ -19,6 +19,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/module"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
@@ -40,7 +41,7 @@ import (
 func callers() rpc.Allow {
 	onlyAdmin := []string{adminName}
 	return rpc.Allow{
-		directoryv1.DirectoryService_ServiceDesc.ServiceName: {discoveryName, authName, sessionsName, conversationsName},
+		directoryv1.DirectoryService_ServiceDesc.ServiceName: {relayName, discoveryName, authName, sessionsName, conversationsName},
 		sessionsv1.SessionsService_ServiceDesc.ServiceName:   {authName, conversationsName},
 		// Only who signs Users in may say that somebody did.
 		sessionsv1.SignInsService_ServiceDesc.ServiceName:     {authName},
@@ -96,6 +97,7 @@ type graph struct {
 	routes  []publicweb.Route
 	admin   *admin.Service
 	public  *directory.Client
+	events  *outbox.Recorder
 }
 
 func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
@@ -169,9 +171,38 @@ func (g *graph) directory(caller string) (*directory.Client, error) {
 	return c, err
 }
 
+// recorder tells the Companies' listeners of events; the services of a process share it.
+func (g *graph) recorder() (*outbox.Recorder, error) {
+	if g.events != nil {
+		return g.events, nil
+	}
+	r, err := outbox.New(g.parts.db, g.parts.bus, g.parts.now, g.parts.log)
+	if err != nil {
+		return nil, err
+	}
+	g.events = r
+	g.modules = append(g.modules, module.Module{Name: "events", Start: r.Start, Stop: r.Stop})
+	return r, nil
+}
+
 func (g *graph) addRelay(context.Context) error {
-	s := relay.New(relay.Deps{DB: g.parts.db, Bus: g.parts.bus, Egress: g.parts.egress, Keys: g.parts.keys, Now: g.parts.now})
+	dir, err := g.directory(relayName)
+	if err != nil {
+		return err
+	}
+	events, err := g.recorder()
+	if err != nil {
+		return err
+	}
+	s, err := relay.New(relay.Deps{
+		DB: g.parts.db, Bus: g.parts.bus, Egress: g.parts.egress, Keys: g.parts.keys, Now: g.parts.now, Log: g.parts.log,
+		Events: events, Directory: dir, MeterProvider: g.parts.metrics,
+	})
+	if err != nil {
+		return err
+	}
 	s.Register(g.server)
+	g.modules = append(g.modules, module.Module{Name: relayName, Start: s.Start, Stop: s.Stop})
 	return nil
 }
 
@@ -208,9 +239,13 @@ func (g *graph) addSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	events, err := g.recorder()
+	if err != nil {
+		return err
+	}
 	s, err := sessions.New(sessions.Config{}, sessions.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Replay: memory, Keys: g.parts.keys, Directory: dir, Now: g.parts.now, Log: g.parts.log,
-		MeterProvider: g.parts.metrics,
+		Events: events, MeterProvider: g.parts.metrics,
 	})
 	if err != nil {
 		return err
@@ -263,8 +298,12 @@ func (g *graph) addConversations(context.Context) error {
 	if err != nil {
 		return err
 	}
+	events, err := g.recorder()
+	if err != nil {
+		return err
+	}
 	s, err := conversations.New(g.parts.conversations, conversations.Deps{
-		DB: g.parts.db, Bus: g.parts.bus, Directory: dir,
+		DB: g.parts.db, Bus: g.parts.bus, Directory: dir, Events: events,
 		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Deliveries: relayv1.NewDeliveryServiceClient(toRelay),
 		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
 	})

@@ -44,6 +44,7 @@ func TestRoutes_TableOfCallers(t *testing.T) {
 		"POST /poppy/conversations":                   publicweb.Session,
 		"POST /poppy/conversations/{id}/messages":     publicweb.Session,
 		"GET /poppy/conversations/{id}/events":        publicweb.Session,
+		"POST /poppy/conversations/{id}/handoff":      publicweb.Session,
 		"POST /poppy/conversations/{id}/close":        publicweb.Session,
 	}, table)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/devca"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -162,6 +163,10 @@ type rig struct {
 	deliveries relayv1.DeliveryServiceClient
 	egress     relayv1.EgressServiceClient
 	signIns    relayv1.SignInServiceClient
+	endpoints  adminv1.WebhookEndpointServiceClient
+	attempts   adminv1.AttemptServiceClient
+	service    *relay.Service
+	events     *outbox.Recorder
 	told       *told
 	scope      tenancy.Scope
 	bus        *bus.Bus
@@ -208,7 +213,7 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	require.NoError(t, err)
 
 	allow := rpc.Allow{}
-	for _, name := range []string{adminv1.BackendService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName, relayv1.EgressService_ServiceDesc.ServiceName, relayv1.SignInService_ServiceDesc.ServiceName} {
+	for _, name := range []string{adminv1.WebhookEndpointService_ServiceDesc.ServiceName, adminv1.AttemptService_ServiceDesc.ServiceName, adminv1.BackendService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName, relayv1.EgressService_ServiceDesc.ServiceName, relayv1.SignInService_ServiceDesc.ServiceName} {
 		allow[name] = []string{caller}
 	}
 	server, err := rpc.NewServer(rpc.ServerConfig{Name: "test", Secret: "0123456789abcdef0123456789abcdef", Allow: allow, Log: r.told.logger, TracerProvider: r.told.tracing})
@@ -216,7 +221,16 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	r.bus, err = bus.Connect(t.Context(), bus.Config{Embedded: &bus.Embedded{StoreDir: t.TempDir()}})
 	require.NoError(t, err)
 	t.Cleanup(r.bus.Close)
-	relay.New(relay.Deps{DB: d, Bus: r.bus, Egress: client, Keys: ring, Now: r.clock.Now}).Register(server)
+	r.events, err = outbox.New(d, r.bus, r.clock.Now, r.told.logger)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.events.Stop(context.Background()) })
+	r.service, err = relay.New(relay.Deps{
+		DB: d, Bus: r.bus, Egress: client, Keys: ring, Now: r.clock.Now, Log: r.told.logger, Events: r.events, MeterProvider: r.told.metering,
+	})
+	require.NoError(t, err)
+	r.service.Register(server)
+	require.NoError(t, r.service.Start(t.Context()))
+	t.Cleanup(func() { _ = r.service.Stop(context.Background()) })
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(nil) }()
 	t.Cleanup(func() { server.Stop(); <-done })
@@ -225,6 +239,7 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	t.Cleanup(func() { _ = conn.Close() })
 	r.backends, r.deliveries, r.egress = adminv1.NewBackendServiceClient(conn), relayv1.NewDeliveryServiceClient(conn), relayv1.NewEgressServiceClient(conn)
 	r.signIns = relayv1.NewSignInServiceClient(conn)
+	r.endpoints, r.attempts = adminv1.NewWebhookEndpointServiceClient(conn), adminv1.NewAttemptServiceClient(conn)
 	return r
 }
 
@@ -258,9 +273,33 @@ func (r *rig) point(t testing.TB) {
 // deliver makes an attempt.
 func (r *rig) deliver(t testing.TB, id, body string) *relayv1.DeliverResponse {
 	t.Helper()
-	got, err := r.deliveries.Deliver(r.ctx(t), &relayv1.DeliverRequest{DeliveryId: id, Body: []byte(body)})
-	require.NoError(t, err)
+	return r.attempt(t, &relayv1.DeliverRequest{DeliveryId: id, Body: []byte(body)})
+}
+
+// attempt makes an attempt and returns its result; pieces before it are dropped.
+func (r *rig) attempt(t testing.TB, req *relayv1.DeliverRequest) *relayv1.DeliverResponse {
+	t.Helper()
+	_, got := r.frames(t, req)
 	return got
+}
+
+// frames makes an attempt and returns the pieces and the result.
+func (r *rig) frames(t testing.TB, req *relayv1.DeliverRequest) ([]string, *relayv1.DeliverResponse) {
+	t.Helper()
+	stream, err := r.deliveries.Deliver(r.ctx(t), req)
+	require.NoError(t, err)
+	var pieces []string
+	for {
+		got, err := stream.Recv()
+		require.NoError(t, err)
+		if got.GetOutcome() == relayv1.DeliverOutcome_DELIVER_OUTCOME_UNSPECIFIED {
+			pieces = append(pieces, got.GetTextDelta())
+			continue
+		}
+		_, err = stream.Recv()
+		require.ErrorIs(t, err, io.EOF, "the result is the last frame")
+		return pieces, got
+	}
 }
 
 func requireReason(t testing.TB, err error, reason problem.Reason, fields ...string) {

@@ -5,15 +5,23 @@
 package relay
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"sync"
+	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/grpc"
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	"github.com/poppyfield/poppyfield/services/relay/app"
@@ -21,41 +29,107 @@ import (
 	"github.com/poppyfield/poppyfield/services/relay/store"
 )
 
-// Deps of the service. Bus may be nil: then what waits for a backend that is on again
-// goes out at its own time.
+// Deps of the service.
 type Deps struct {
-	DB     *db.DB
+	DB *db.DB
+	// Bus may be nil: then what waits for an endpoint that is on again goes out at its own time.
 	Bus    *bus.Bus
 	Egress *egress.Client
 	Keys   *keys.Ring
 	Now    clock.Clock
+	// Log may be nil: nothing is logged.
+	Log *slog.Logger
+	// Events may be nil: nobody is told of what happens to endpoints.
+	Events *outbox.Recorder
+	// Directory says how long Companies keep things; nil: nothing is ever dropped.
+	Directory *directory.Client
+	// MeterProvider gets what is counted; nil for nothing.
+	MeterProvider metric.MeterProvider
 }
+
+// How often background work is done.
+const (
+	pruneEvery    = 10 * time.Minute
+	expiringEvery = time.Hour
+)
 
 // Service is relay.
 type Service struct {
-	app    *app.App
-	egress *egress.Client
+	app  *app.App
+	deps Deps
+
+	stop  context.CancelFunc
+	loops sync.WaitGroup
 }
 
-// New makes the service.
-func New(deps Deps) *Service {
+// New makes the service; nothing is written to the log of attempts before Start.
+func New(deps Deps) (*Service, error) {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
 	check := func(url string) error {
 		if _, err := deps.Egress.Guard().CheckURL(url); err != nil {
 			return errors.New(egress.DetailOf(err))
 		}
 		return nil
 	}
-	var bell app.Bell
-	if deps.Bus != nil {
-		bell = deps.Bus
+	s := &Service{deps: deps}
+	with := app.Deps{
+		Store: store.New(deps.DB, deps.Events, deps.Now), Outside: deps.Egress, Check: check, Keys: deps.Keys, Now: deps.Now, Log: deps.Log, Meter: deps.MeterProvider,
 	}
-	return &Service{app: app.New(store.New(deps.DB, deps.Now), deps.Egress, check, deps.Keys, bell, deps.Now), egress: deps.Egress}
+	if deps.Bus != nil {
+		with.Bell = deps.Bus
+	}
+	if deps.Directory != nil {
+		with.Retention = s.retention
+	}
+	var err error
+	s.app, err = app.New(with)
+	return s, err
+}
+
+func (s *Service) retention(ctx context.Context, scope tenancy.Scope) (time.Duration, error) {
+	co, err := s.deps.Directory.Get(ctx, scope)
+	if err != nil {
+		return 0, err
+	}
+	return co.EventRetention, nil
 }
 
 // Register adds the gRPC services that relay owns.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterBackendServiceServer(r, &rpc.Backends{App: s.app})
+	adminv1.RegisterWebhookEndpointServiceServer(r, &rpc.Endpoints{App: s.app, Now: s.deps.Now})
+	adminv1.RegisterAttemptServiceServer(r, &rpc.Attempts{App: s.app, Now: s.deps.Now})
 	relayv1.RegisterDeliveryServiceServer(r, &rpc.Deliveries{App: s.app})
-	relayv1.RegisterEgressServiceServer(r, &rpc.Egress{Client: s.egress})
+	relayv1.RegisterEgressServiceServer(r, &rpc.Egress{Client: s.deps.Egress})
 	relayv1.RegisterSignInServiceServer(r, &rpc.SignIns{App: s.app})
+}
+
+// Start begins to write the log of attempts and to tidy up. It goes on after ctx ends, until Stop.
+func (s *Service) Start(ctx context.Context) error {
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.loops.Go(func() { s.app.WriteLog(ctx) })
+	s.every(ctx, "old attempts", pruneEvery, s.app.Prune)
+	s.every(ctx, "ending secrets", expiringEvery, s.app.TellExpiring)
+	return nil
+}
+
+func (s *Service) every(ctx context.Context, what string, interval time.Duration, work func(context.Context) error) {
+	s.loops.Go(func() {
+		clock.Every(ctx, interval, func(ctx context.Context) {
+			if err := work(ctx); err != nil && ctx.Err() == nil {
+				s.deps.Log.WarnContext(ctx, "background work failed", "work", what, "error", err)
+			}
+		})
+	})
+}
+
+// Stop ends the background work, and writes down the attempts that aren't yet.
+func (s *Service) Stop(context.Context) error {
+	if s.stop != nil {
+		s.stop()
+	}
+	s.loops.Wait()
+	return nil
 }

@@ -363,7 +363,9 @@ func TestMT06_Secrets_BoundToTheirCompany(t *testing.T) {
 		return tx.WebhookSecret.Create().SetID("whs_copied").SetCompanyID(other.scope.CompanyID()).SetKind(mine.Kind).SetSealed(mine.Sealed).SetCreatedAt(mine.CreatedAt).Exec(ctx)
 	})
 	require.NoError(t, err)
-	_, err = r.deliveries.Deliver(tenancy.Into(t.Context(), other.scope), &relayv1.DeliverRequest{DeliveryId: "evt_1", Body: []byte(`{}`)})
+	stream, err := r.deliveries.Deliver(tenancy.Into(t.Context(), other.scope), &relayv1.DeliverRequest{DeliveryId: "evt_1", Body: []byte(`{}`)})
+	require.NoError(t, err)
+	_, err = stream.Recv()
 	require.Error(t, err)
 	require.Empty(t, r.site.deliveries())
 }

@@ -21,7 +21,9 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/app"
 	"github.com/poppyfield/poppyfield/services/sessions/rpc"
 	"github.com/poppyfield/poppyfield/services/sessions/store/entstore"
@@ -42,6 +44,8 @@ type Deps struct {
 	Directory *directory.Client
 	Now       clock.Clock
 	Log       *slog.Logger
+	// Events tells the Company's listeners of Sessions; nil for nobody.
+	Events *outbox.Recorder
 	// MeterProvider gets what is counted; nil for nothing.
 	MeterProvider metric.MeterProvider
 }
@@ -61,7 +65,7 @@ func New(cfg Config, d Deps) (*Service, error) {
 	if cfg.PruneEvery <= 0 {
 		cfg.PruneEvery = time.Hour
 	}
-	deps := app.Deps{Store: entstore.New(d.DB), Companies: d.Directory, Memory: d.Replay, Nonces: keys.NewNonces(d.Keys), Keys: d.Keys, Now: d.Now, Log: d.Log}
+	deps := app.Deps{Store: entstore.New(d.DB, d.Events), Companies: d.Directory, Memory: d.Replay, Nonces: keys.NewNonces(d.Keys), Keys: d.Keys, Now: d.Now, Log: d.Log, Listening: func(s tenancy.Scope) bool { return !d.Events.Quiet(s) }}
 	if d.Bus != nil {
 		deps.Bell = d.Bus
 	}

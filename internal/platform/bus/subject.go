@@ -11,6 +11,8 @@ const (
 	AllSessions      = "pf.session.*.*"
 	AllCompanies     = "pf.company.*"
 	AllDeliveries    = "pf.delivery.*"
+	AllEvents        = "pf.event.*"
+	AllDeltas        = "pf.delta.*.*"
 )
 
 const prefix = "pf."
@@ -23,6 +25,11 @@ func ConversationSubject(company, conversation string) (string, error) {
 	return Subject("conversation", company, conversation)
 }
 
+// DeltaSubject carries the pieces of a message while it is being written.
+func DeltaSubject(company, conversation string) (string, error) {
+	return Subject("delta", company, conversation)
+}
+
 // SessionSubject is rung when a Session ended or a token of it was revoked.
 func SessionSubject(company, session string) (string, error) {
 	return Subject("session", company, session)
@@ -33,6 +40,9 @@ func CompanySubject(company string) (string, error) { return Subject("company", 
 
 // DeliverySubject is rung when a Company has a webhook delivery that is due.
 func DeliverySubject(company string) (string, error) { return Subject("delivery", company) }
+
+// EventSubject is rung when something happened at a Company that its listeners are to be told of.
+func EventSubject(company string) (string, error) { return Subject("event", company) }
 
 // Subject joins a kind and its tokens. A token that is empty, longer than MaxToken
 // or holds anything but letters, digits, "_" and "-" is an error, so that no

@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// connector makes PostgreSQL connections that begin a unit's transaction and bind it
-// to the unit's Company in one round trip: a unit is short, and every request has several.
+// connector makes PostgreSQL connections that save round trips, since a unit of work
+// is short and every request has several: its transaction begins bound to the unit's
+// Company in one, and the statements marked by Later go out together, with the commit.
 type connector struct{ driver.Connector }
 
 func newConnector(dsn string) (driver.Connector, error) {
@@ -34,14 +35,19 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, fmt.Errorf("connection is a %T", got)
 	}
-	return conn{pg}, nil
+	return &conn{Conn: pg}, nil
 }
 
-type conn struct{ *stdlib.Conn }
+// conn is a connection with the statements of its transaction that were put off.
+type conn struct {
+	*stdlib.Conn
+	later []statement
+}
 
 // BeginTx implements driver.ConnBeginTx. A transaction outside of a unit sees no
 // tenant's rows: nothing is set for it.
-func (c conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.later = nil
 	u, ok := unitFrom(ctx)
 	if !ok {
 		return c.Conn.BeginTx(ctx, opts)
@@ -60,7 +66,7 @@ func (c conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, er
 		}
 		return nil, err
 	}
-	return transaction{ctx, tx}, nil
+	return transaction{ctx, c, tx}, nil
 }
 
 // begin is the statements that open the unit's transaction. The settings are local to
@@ -83,12 +89,26 @@ func (u unit) begin(readOnly bool) (string, error) {
 
 // transaction is a driver.Tx; the driver interface has no context at the end of a transaction.
 type transaction struct {
-	ctx context.Context
-	tx  pgx.Tx
+	ctx  context.Context
+	conn *conn
+	tx   pgx.Tx
 }
 
 // Commit implements driver.Tx.
-func (t transaction) Commit() error { return t.tx.Commit(t.ctx) }
+func (t transaction) Commit() error {
+	if len(t.conn.later) == 0 {
+		return t.tx.Commit(t.ctx)
+	}
+	if err := t.conn.send(t.ctx, "commit"); err != nil {
+		// After a failed statement the transaction is only waiting to be rolled back.
+		_ = t.tx.Rollback(t.ctx)
+		return err
+	}
+	return nil
+}
 
 // Rollback implements driver.Tx.
-func (t transaction) Rollback() error { return t.tx.Rollback(t.ctx) }
+func (t transaction) Rollback() error {
+	t.conn.later = nil
+	return t.tx.Rollback(t.ctx)
+}

@@ -168,6 +168,7 @@ const (
 	ClaimDeadlines Reason = "find Companies with due work"
 	TakeDomain     Reason = "find the Company that has a domain"
 	Prune          Reason = "drop expired rows"
+	LogAttempts    Reason = "log attempts at several Companies' endpoints"
 	FirstStart     Reason = "see whether anything was ever accepted"
 )
 

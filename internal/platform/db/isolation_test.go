@@ -10,6 +10,7 @@ import (
 
 	"entgo.io/ent/dialect/sql/schema"
 	"entgo.io/ent/schema/field"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/poppyfield/poppyfield/ent"
@@ -24,6 +25,9 @@ var sharedTables = map[string]bool{"companies": true, "operator_keys": true, "an
 
 // referredTo are the tables whose rows others refer to by composite foreign keys.
 var referredTo = map[string]bool{"conversations": true, "sessions": true, "grants": true, "endpoints": true}
+
+// neverChanged are the tables whose rows have nothing to set.
+var neverChanged = map[string]bool{"attempts": true}
 
 // row inserts a row with made-up values into any table, below ent.
 func row(t *testing.T, d *db.DB, table *schema.Table, company string, seq int, parents map[string]string) any {
@@ -84,6 +88,8 @@ func value(c *schema.Column, seq int) any {
 		return []byte{byte(seq)}
 	case field.TypeJSON:
 		return "[]"
+	case field.TypeUUID:
+		return uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%s-%d", c.Name, seq))
 	default:
 		return fmt.Sprintf("%s-%d", c.Name, seq)
 	}
@@ -116,7 +122,7 @@ func entity(t *testing.T, tx *ent.Tx, table string) reflect.Value {
 		}
 		name := strings.ToLower(v.Type().Field(i).Name)
 		flat := strings.ReplaceAll(table, "_", "")
-		if flat == name+"s" || strings.HasSuffix(name, "y") && flat == name[:len(name)-1]+"ies" {
+		if flat == name || flat == name+"s" || strings.HasSuffix(name, "y") && flat == name[:len(name)-1]+"ies" {
 			return v.Field(i)
 		}
 	}
@@ -217,13 +223,15 @@ func TestIsolation_OneCompanyNeverReachesAnothersRows(t *testing.T) {
 			asB("delete", func(ctx context.Context, c reflect.Value, key any) {
 				notFound("delete by id", call(call(c, "DeleteOneID", key)[0], "Exec", ctx)[0])
 			})
-			asB("update", func(ctx context.Context, c reflect.Value, key any) {
-				notFound("update by id", call(change(t, call(c, "UpdateOneID", key)[0]), "Exec", ctx)[0])
-			})
-			asB("bulk update", func(ctx context.Context, c reflect.Value, _ any) {
-				out := call(change(t, call(c, "Update")[0]), "Save", ctx)
-				require.Equal(t, 1, int(out[0].Int()), "%s: bulk update reaches only the own row: %v", table.Name, out[1])
-			})
+			if !neverChanged[table.Name] {
+				asB("update", func(ctx context.Context, c reflect.Value, key any) {
+					notFound("update by id", call(change(t, call(c, "UpdateOneID", key)[0]), "Exec", ctx)[0])
+				})
+				asB("bulk update", func(ctx context.Context, c reflect.Value, _ any) {
+					out := call(change(t, call(c, "Update")[0]), "Save", ctx)
+					require.Equal(t, 1, int(out[0].Int()), "%s: bulk update reaches only the own row: %v", table.Name, out[1])
+				})
+			}
 			if !referredTo[table.Name] {
 				asB("bulk delete", func(ctx context.Context, c reflect.Value, _ any) {
 					require.Equal(t, 1, int(call(call(c, "Delete")[0], "Exec", ctx)[0].Int()), "%s: bulk delete reaches only the own row", table.Name)

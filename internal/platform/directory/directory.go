@@ -48,6 +48,8 @@ type Company struct {
 	AnswerDeadline           time.Duration
 	SessionStartsPerMinute   int
 	RequestsPerMinute        int
+	// RequiredExtensions are those that an agent has to list to have a conversation (Poppy 3.3).
+	RequiredExtensions []string
 	// SignIn is nil where the Company offers no sign-in.
 	SignIn *SignIn
 	// Test: the Company is for trying things out only.
@@ -236,6 +238,6 @@ func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
 		EventRetention: s.GetEventRetention().AsDuration(), ConversationIdleLifetime: s.GetConversationIdleLifetime().AsDuration(),
 		AnswerDeadline: s.GetAnswerDeadline().AsDuration(), SessionStartsPerMinute: int(s.GetSessionStartsPerMinute()),
 		RequestsPerMinute: int(s.GetRequestsPerMinute()), SignIn: signInFrom(s.GetSignIn()), Test: s.GetTest(), Domains: s.GetDomains(),
-		Version: s.GetVersion(),
+		RequiredExtensions: s.GetRequiredExtensions(), Version: s.GetVersion(),
 	}, nil
 }

@@ -45,6 +45,7 @@ type Client struct {
 	guard     *Guard
 	dialer    *dialer
 	transport *http.Transport
+	showing   certified
 	agent     string
 	now       func() time.Time
 	telemetry telemetry
@@ -100,7 +101,10 @@ func New(cfg Config, guard *Guard) (*Client, error) {
 func (c *Client) Guard() *Guard { return c.guard }
 
 // Close closes the connections that are idle; requests under way are not touched.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.showing.close()
+}
 
 // LoadRoots returns the system's certificate authorities with those of PEM files added.
 func LoadRoots(files []string) (*x509.CertPool, error) {

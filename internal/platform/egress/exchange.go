@@ -28,6 +28,8 @@ type Response struct {
 	ContentType string // media type in lower case, without parameters; "" when malformed
 	Body        []byte
 	Timing      Timing
+	// Address is the IP and port that was talked to; "" where no connection was made.
+	Address string
 }
 
 // CheckJSON reports with an [Error] of kind Redirect, Status or ContentType that
@@ -64,6 +66,7 @@ type exchange struct {
 	cap     int64
 	timeout time.Duration
 	traced  bool
+	shown   *tls.Certificate // nil: none
 }
 
 // do sends one request and reads the answer within cap and timeout.
@@ -78,7 +81,7 @@ func (c *Client) do(ctx context.Context, x exchange) (Response, error) {
 	defer cancel()
 	clock := &stopwatch{now: c.now, start: c.now()}
 	resp, err := c.send(httptrace.WithClientTrace(inner, clock.trace()), u, x)
-	resp.Timing = clock.done()
+	resp.Timing, resp.Address = clock.done()
 	if err != nil {
 		err = classify(ctx, inner, err)
 	}
@@ -87,25 +90,7 @@ func (c *Client) do(ctx context.Context, x exchange) (Response, error) {
 }
 
 func (c *Client) send(ctx context.Context, u URL, x exchange) (Response, error) {
-	var body io.Reader
-	if x.body != nil {
-		body = bytes.NewReader(x.body)
-	}
-	req, err := http.NewRequestWithContext(ctx, x.method, u.String(), body)
-	if err != nil {
-		return Response{}, newError(InvalidURL, "the URL is malformed", err)
-	}
-	for name, values := range x.header {
-		req.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	if x.traced {
-		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
-	}
-	req.Header.Set("User-Agent", c.agent)
-	req.Header.Set("Accept-Encoding", "identity")
-	// The transport itself, not an http.Client: no redirects, cookies, referrers or
-	// credentials out of URLs.
-	res, err := c.transport.RoundTrip(req)
+	res, err := c.roundTrip(ctx, u, x)
 	if err != nil {
 		return Response{}, err
 	}
@@ -125,14 +110,32 @@ func (c *Client) send(ctx context.Context, u URL, x exchange) (Response, error) 
 	return out, err
 }
 
-func readBody(res *http.Response, limit int64) ([]byte, error) {
-	for _, enc := range res.Header.Values("Content-Encoding") {
-		if !strings.EqualFold(enc, "identity") {
-			return nil, newError(Encoding, "the answer has a Content-Encoding, which was not asked for", nil)
-		}
+// roundTrip sends the request and returns when status and headers of the answer are there.
+func (c *Client) roundTrip(ctx context.Context, u URL, x exchange) (*http.Response, error) {
+	var body io.Reader
+	if x.body != nil {
+		body = bytes.NewReader(x.body)
 	}
-	if res.ContentLength > limit {
-		return nil, tooLarge()
+	req, err := http.NewRequestWithContext(ctx, x.method, u.String(), body)
+	if err != nil {
+		return nil, newError(InvalidURL, "the URL is malformed", err)
+	}
+	for name, values := range x.header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	if x.traced {
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(req.Header))
+	}
+	req.Header.Set("User-Agent", c.agent)
+	req.Header.Set("Accept-Encoding", "identity")
+	// The transport itself, not an http.Client: no redirects, cookies, referrers or
+	// credentials out of URLs.
+	return c.transportFor(x.shown).RoundTrip(req)
+}
+
+func readBody(res *http.Response, limit int64) ([]byte, error) {
+	if err := checkBody(res, limit); err != nil {
+		return nil, err
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
@@ -142,6 +145,19 @@ func readBody(res *http.Response, limit int64) ([]byte, error) {
 		return nil, tooLarge()
 	}
 	return body, nil
+}
+
+// checkBody reports a body that would not be read, by what the header says of it.
+func checkBody(res *http.Response, limit int64) error {
+	for _, enc := range res.Header.Values("Content-Encoding") {
+		if !strings.EqualFold(enc, "identity") {
+			return newError(Encoding, "the answer has a Content-Encoding, which was not asked for", nil)
+		}
+	}
+	if res.ContentLength > limit {
+		return tooLarge()
+	}
+	return nil
 }
 
 func tooLarge() *Error { return newError(TooLarge, "the answer is larger than allowed", nil) }
@@ -261,6 +277,7 @@ type stopwatch struct {
 
 	mu                      sync.Mutex
 	t                       Timing
+	address                 string
 	connStart, dnsAt, tlsAt time.Time
 }
 
@@ -278,6 +295,7 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 		GotConn: func(i httptrace.GotConnInfo) {
 			locked(func(at time.Time) {
 				s.t.Reused = i.Reused
+				s.address = i.Conn.RemoteAddr().String()
 				if !i.Reused {
 					s.t.Connect = at.Sub(s.connStart) - s.t.TLS
 				}
@@ -291,10 +309,11 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 	}
 }
 
-func (s *stopwatch) done() Timing {
+// done returns the times so far, and the address that was talked to.
+func (s *stopwatch) done() (Timing, string) {
 	at := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.t.Total = at.Sub(s.start)
-	return s.t
+	return s.t, s.address
 }

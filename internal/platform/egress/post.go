@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"time"
 )
@@ -23,11 +24,17 @@ type PostRequest struct {
 	// Traced tells the receiver the trace (header traceparent), for one that belongs to
 	// the same piece of work. Otherwise nobody outside learns of traces.
 	Traced bool
+	// Certificate is shown to a server that asks for one; nil for none.
+	Certificate *tls.Certificate
 }
 
 // Post sends a POST and returns the answer as [Client.Fetch] does. It sends once:
 // when an error comes back the server may or may not have got the request.
 func (c *Client) Post(ctx context.Context, r PostRequest) (Response, error) {
+	return c.do(ctx, r.exchange())
+}
+
+func (r PostRequest) exchange() exchange {
 	h := sendable(r.Header)
 	h.Set("Content-Type", "application/json")
 	if r.ContentType != "" {
@@ -40,7 +47,7 @@ func (c *Client) Post(ctx context.Context, r PostRequest) (Response, error) {
 	if body == nil {
 		body = []byte{}
 	}
-	return c.do(ctx, exchange{
+	return exchange{
 		method:  http.MethodPost,
 		url:     r.URL,
 		header:  h,
@@ -48,7 +55,8 @@ func (c *Client) Post(ctx context.Context, r PostRequest) (Response, error) {
 		cap:     clamp(r.MaxBytes, DefaultPostBytes, MaxFetchBytes),
 		timeout: clamp(r.Timeout, DefaultPostTime, MaxTime),
 		traced:  r.Traced,
-	})
+		shown:   r.Certificate,
+	}
 }
 
 // sendable returns h without what only the connection itself may say.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"time"
 )
@@ -15,6 +16,8 @@ type SendRequest struct {
 	Body     []byte        // of a POST
 	MaxBytes int64         // of the answer's body; zero means 64 KiB, more than 1 MiB is cut to 1 MiB
 	Timeout  time.Duration // of everything; zero means 5 s, at most 5 min
+	// Certificate is shown to a server that asks for one; nil for none.
+	Certificate *tls.Certificate
 }
 
 // Send sends a request and returns the answer as [Client.Fetch] does, except that it
@@ -36,5 +39,6 @@ func (c *Client) Send(ctx context.Context, r SendRequest) (Response, error) {
 		body:    body,
 		cap:     clamp(r.MaxBytes, DefaultFetchBytes, MaxFetchBytes),
 		timeout: clamp(r.Timeout, DefaultFetchTime, MaxTime),
+		shown:   r.Certificate,
 	})
 }

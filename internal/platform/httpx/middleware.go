@@ -157,16 +157,20 @@ func answerPanic(t *tracker, r *http.Request, v any) {
 	if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
 		panic(v) //nolint:forbidigo // the documented way to cut a connection
 	}
-	what := ""
-	if re, ok := v.(runtime.Error); ok {
-		what = re.Error()
-	}
 	LoggerFrom(r.Context()).ErrorContext(r.Context(), "handler panicked",
-		"route", r.Pattern, "panic", what, "stack", string(debug.Stack()))
+		"route", r.Pattern, "panic", panicText(v), "stack", string(debug.Stack()))
 	if t.wrote {
 		panic(http.ErrAbortHandler) //nolint:forbidigo // the documented way to cut a connection
 	}
 	WriteOAuthError(t, r, problem.New(problem.Internal, problem.ServerError, "", "internal error"), TokenEndpoint)
+}
+
+// panicText is what the log may hold of a panic.
+func panicText(v any) string {
+	if re, ok := v.(runtime.Error); ok {
+		return re.Error()
+	}
+	return ""
 }
 
 // tracker remembers whether an answer has begun.

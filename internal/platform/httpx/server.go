@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -32,6 +33,18 @@ type Config struct {
 	// DrainDelay is how long the server goes on answering after its readiness turned
 	// false, so that load balancers notice before the listener closes.
 	DrainDelay time.Duration
+	// Stall is how long the client of a held answer may take over 32 KiB; 0: 10 s.
+	Stall time.Duration
+}
+
+type serverKey struct{}
+
+// stallOf returns the Stall of the server that answers.
+func stallOf(ctx context.Context) time.Duration {
+	if s, ok := ctx.Value(serverKey{}).(*Server); ok {
+		return s.stall
+	}
+	return stallTimeout
 }
 
 // Server is an HTTP server that drains.
@@ -39,6 +52,10 @@ type Server struct {
 	http    *http.Server
 	drainer *Drainer
 	delay   time.Duration
+	stall   time.Duration
+	lot     *lot // nil with TLS: nothing is parked
+	serve   sync.Once
+	loops   sync.WaitGroup
 }
 
 // NewServer makes a server; ctx gives the values of every request's context, and
@@ -53,29 +70,38 @@ func NewServer(ctx context.Context, cfg Config) *Server {
 	if cfg.MaxHeaderBytes <= 0 {
 		cfg.MaxHeaderBytes = MaxHeaderBytes
 	}
-	base := context.WithValue(context.WithoutCancel(ctx), drainKey{}, cfg.Drainer)
-	return &Server{
-		drainer: cfg.Drainer,
-		delay:   cfg.DrainDelay,
-		http: &http.Server{
-			Handler:           lastAnswers(cfg.Drainer, cfg.Handler),
-			TLSConfig:         cfg.TLS,
-			ReadHeaderTimeout: ReadHeaderTimeout,
-			IdleTimeout:       IdleTimeout,
-			MaxHeaderBytes:    cfg.MaxHeaderBytes,
-			BaseContext:       func(net.Listener) context.Context { return base },
-			// Foreign clients cause these lines: failed handshakes, broken requests.
-			ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
-		},
+	if cfg.Stall <= 0 {
+		cfg.Stall = stallTimeout
 	}
+	s := &Server{drainer: cfg.Drainer, delay: cfg.DrainDelay, stall: cfg.Stall}
+	base := context.WithValue(context.WithoutCancel(ctx), drainKey{}, cfg.Drainer)
+	base = context.WithValue(base, serverKey{}, s)
+	if cfg.TLS == nil {
+		s.lot = newLot(base, cfg.Log, cfg.Drainer, cfg.Stall)
+	}
+	s.http = &http.Server{
+		Handler:           lastAnswers(cfg.Drainer, cfg.Handler),
+		TLSConfig:         cfg.TLS,
+		ReadHeaderTimeout: ReadHeaderTimeout,
+		IdleTimeout:       IdleTimeout,
+		MaxHeaderBytes:    cfg.MaxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		// Foreign clients cause these lines: failed handshakes, broken requests.
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}
+	return s
 }
 
 // Serve answers on l until Shutdown, and closes l. It returns nil after a Shutdown.
 func (s *Server) Serve(l net.Listener) error {
 	var err error
-	if s.http.TLSConfig != nil {
+	if s.lot == nil {
 		err = s.http.ServeTLS(l, "", "")
 	} else {
+		s.serve.Do(func() {
+			s.loops.Go(s.lot.wakeOnDrain)
+			s.loops.Go(func() { _ = s.http.Serve(s.lot) }) // ends with the server
+		})
 		err = s.http.Serve(l)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
@@ -97,8 +123,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	if err := s.http.Shutdown(ctx); err != nil {
+	if s.lot != nil {
+		s.lot.dismiss()
+	}
+	err := s.http.Shutdown(ctx)
+	if err != nil {
 		_ = s.http.Close() // what is left has had its time
+	}
+	if s.lot != nil {
+		err = errors.Join(err, s.lot.wait(ctx))
+		_ = s.lot.Close() // it always works
+		s.loops.Wait()
+	}
+	if err != nil {
 		return fmt.Errorf("httpx: shutting down: %w", err)
 	}
 	return nil

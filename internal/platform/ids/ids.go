@@ -27,17 +27,29 @@ const (
 	SignIn        = "sgn"
 	Connection    = "sic"
 	Design        = "pgd"
+	Inbox         = "ibx"
+	Presence      = "prs"
+	Note          = "nte"
+	Event         = "evt"
+	Telling       = "wdl"
+	Endpoint      = "wep"
+	Attempt       = "att"
 )
 
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's base 32
 
 // New returns a fresh id of the kind that prefix names.
 func New(prefix string) string {
+	return prefix + "_" + encode(UUID())
+}
+
+// UUID returns a fresh UUIDv7, for rows that nobody names.
+func UUID() uuid.UUID {
 	u, err := uuid.NewV7()
 	if err != nil { // never: it fails only when crypto/rand does, which ends the process itself
 		u = Random16()
 	}
-	return prefix + "_" + encode(u)
+	return u
 }
 
 // Random16 returns 16 random bytes.

@@ -33,20 +33,26 @@ const (
 	phases
 )
 
+// phase is phases for a state that is none of the protocol's.
 func (s State) phase() phase {
+	human := s.Responder == ResponderHuman
 	switch {
 	case s.Status == Closed:
 		return closedPhase
-	case s.Status == Queued:
-		return queued
-	case s.Status == Working && s.Responder == ResponderHuman:
+	case !human && s.Responder != ResponderAgent:
+		return phases
+	case s.Status == Idle && human:
+		return idleHuman
+	case s.Status == Idle:
+		return idle
+	case s.Status == Working && human:
 		return workingHuman
 	case s.Status == Working:
 		return working
-	case s.Responder == ResponderHuman:
-		return idleHuman
+	case s.Status == Queued && !human: // 7.7
+		return queued
 	}
-	return idle
+	return phases
 }
 
 // rule is an entry of the transition table.
@@ -56,9 +62,9 @@ type rule func(State, Input) (State, []Payload, error)
 var table = [inputs][phases]rule{
 	//                 idle      working     queued       idle/human    working/human  closed
 	agentMessage:   {hear, hear, hear, hear, hear, tooLate},
-	agentHandoff:   {ask, ask, stay, stay, stay, tooLate},
+	agentHandoff:   {ask, ask, askAgain, askAgain, askAgain, tooLate},
 	companyActs:    {act, act, act, superseded, superseded, refuseLate},
-	backendAnswer:  {act, act, act, superseded, superseded, refuseLate},
+	backendAnswer:  {answer, answer, answer, superseded, superseded, refuseLate},
 	answerDeadline: {stay, settle, stay, stay, settle, stay},
 	queueDeadline:  {stay, stay, settle, stay, stay, stay},
 	personJoins:    {join, join, join, stay, stay, refuseLate},
@@ -75,10 +81,11 @@ var table = [inputs][phases]rule{
 // the caller gives them sequence numbers and a time. A refused input changes
 // nothing.
 func Step(s State, in Input) (State, []Payload, error) {
-	if in.kind == 0 || in.kind >= inputs {
+	at := s.phase()
+	if in.kind == 0 || in.kind >= inputs || at == phases {
 		return s, nil, problem.New(problem.Internal, problem.ServerError, "", "no rule for what happened to the conversation")
 	}
-	next, events, err := table[in.kind][s.phase()](s, in)
+	next, events, err := table[in.kind][at](s, in)
 	if err != nil {
 		return s, nil, err
 	}
@@ -105,12 +112,26 @@ func hear(s State, in Input) (State, []Payload, error) {
 	return s.say(in.acts, status, s.Responder)
 }
 
-// ask has the conversation wait for a person; where nobody is there, in.acts says so,
-// and it goes back to where it was (7.9).
+// ask is a handoff that the Personal Agent asks for: not while its User talks in a
+// Direct Conversation (7.10).
 func ask(s State, in Input) (State, []Payload, error) {
 	if s.Child != "" {
 		return s, nil, directOpen(s.Child)
 	}
+	return handOff(s, in)
+}
+
+// askAgain is a handoff while a person is awaited or there: one is enough (7.9#d23).
+func askAgain(s State, _ Input) (State, []Payload, error) {
+	if s.Child != "" {
+		return s, nil, directOpen(s.Child)
+	}
+	return s, nil, nil
+}
+
+// handOff has the conversation wait for a person; where nobody is there, in.acts says
+// so, and it goes back to where it was (7.9).
+func handOff(s State, in Input) (State, []Payload, error) {
 	s, events, err := s.say(Acts{}, Queued, ResponderAgent)
 	if err != nil || !in.nobody {
 		return s, events, err
@@ -144,13 +165,22 @@ func act(s State, in Input) (State, []Payload, error) {
 			return s, nil, err
 		}
 		in.acts = in.nobodyActs
-		s, more, err := ask(s, in)
+		s, more, err := handOff(s, in)
 		return s, append(events, more...), err
 	case s.Status == Working:
 		return s.say(in.acts, settled(in), s.Responder)
 	}
 	// Unasked, late, or while a person is awaited: what was said still counts.
 	return s.say(in.acts, s.Status, s.Responder)
+}
+
+// answer is act for the backend, which can't know that the User came while it was
+// thinking: a request for them is met then, and the rest still counts.
+func answer(s State, in Input) (State, []Payload, error) {
+	if s.Child != "" {
+		in.acts.UserRequested = nil
+	}
+	return act(s, in)
 }
 
 // settle says that what was awaited didn't come, and goes back to idle: no answer of

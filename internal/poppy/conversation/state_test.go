@@ -1,11 +1,9 @@
 package conversation_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
@@ -23,6 +21,40 @@ func reply(t testing.TB) []conversation.MessagePayload {
 	return []conversation.MessagePayload{companyMessage(t, "I can exchange it.", "").Payload("msg_c1")}
 }
 
+// says is an answer of messages alone.
+func says(messages ...conversation.MessagePayload) conversation.Acts {
+	return conversation.Acts{Messages: messages}
+}
+
+// backendSays is a backend's answer that hands nothing off.
+func backendSays(a conversation.Acts, moreTurns bool) conversation.Input {
+	return conversation.BackendAnswers(a, conversation.Staffing{}, moreTurns)
+}
+
+// companySays is what the API adds, handing nothing off.
+func companySays(a conversation.Acts, moreTurns bool) conversation.Input {
+	return conversation.CompanyActs(a, conversation.Staffing{}, moreTurns)
+}
+
+func became(status conversation.Status, responder conversation.Responder) conversation.Payload {
+	return conversation.StatePayload{Status: status, Responder: responder}
+}
+
+func requireRefused(t testing.TB, s conversation.State, in conversation.Input, reason problem.Reason) {
+	t.Helper()
+	_ = refusalOf(t, s, in, reason)
+}
+
+// refusalOf has s refuse in for reason, and stay as it is.
+func refusalOf(t testing.TB, s conversation.State, in conversation.Input, reason problem.Reason) *problem.Error {
+	t.Helper()
+	next, events, err := conversation.Step(s, in)
+	require.True(t, problem.Is(err, reason), "%v", err)
+	require.Empty(t, events)
+	require.Equal(t, s, next)
+	return problem.As(err)
+}
+
 func step(t testing.TB, s conversation.State, in conversation.Input) (conversation.State, []conversation.Payload) {
 	t.Helper()
 	next, events, err := conversation.Step(s, in)
@@ -37,7 +69,7 @@ func TestStep_FirstTurn(t *testing.T) {
 	require.Equal(t, []conversation.Payload{
 		hi.Payload(), conversation.StatePayload{Status: conversation.Working, Responder: conversation.ResponderAgent},
 	}, events)
-	s, events = step(t, s, conversation.BackendAnswers(reply(t), false))
+	s, events = step(t, s, backendSays(says(reply(t)...), false))
 	require.Equal(t, []conversation.Payload{
 		reply(t)[0], conversation.StatePayload{Status: conversation.Idle, Responder: conversation.ResponderAgent},
 	}, events)
@@ -58,24 +90,21 @@ func TestStep_TurnsOverlap(t *testing.T) {
 	s, events := step(t, state(conversation.Working), conversation.AgentSays(message(t, plain), false))
 	require.Equal(t, conversation.Working, s.Status)
 	require.Len(t, events, 1)
-	s, events = step(t, s, conversation.BackendAnswers(reply(t), true))
+	s, events = step(t, s, backendSays(says(reply(t)...), true))
 	require.Equal(t, conversation.Working, s.Status)
 	require.Len(t, events, 1)
-	s, events = step(t, s, conversation.BackendHasNothing(false))
+	s, events = step(t, s, backendSays(conversation.Acts{}, false))
 	require.Equal(t, conversation.Idle, s.Status)
 	require.Equal(t, []conversation.Payload{conversation.StatePayload{Status: conversation.Idle, Responder: conversation.ResponderAgent}}, events)
 }
 
 func TestStep_NothingToSay(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/7.7#d45")
-	for _, in := range []conversation.Input{conversation.BackendHasNothing(false), conversation.BackendAnswers(nil, false)} {
-		s, events := step(t, state(conversation.Working), in)
-		require.Equal(t, conversation.Idle, s.Status)
-		require.Len(t, events, 1)
-		require.Equal(t, conversation.EventState, events[0].Type())
-		_, events = step(t, s, in)
-		require.Empty(t, events)
-	}
+	in := backendSays(conversation.Acts{}, false)
+	s, events := step(t, state(conversation.Working), in)
+	require.Equal(t, []conversation.Payload{became(conversation.Idle, conversation.ResponderAgent)}, events)
+	_, events = step(t, s, in)
+	require.Empty(t, events)
 }
 
 func TestStep_AnswerDeadline(t *testing.T) {
@@ -90,7 +119,7 @@ func TestStep_AnswerDeadline(t *testing.T) {
 		require.Empty(t, events)
 	}
 	// The answer that comes after all is still said.
-	_, events = step(t, s, conversation.BackendAnswers(reply(t), false))
+	_, events = step(t, s, backendSays(says(reply(t)...), false))
 	require.Equal(t, []conversation.Payload{reply(t)[0]}, events)
 }
 
@@ -108,13 +137,20 @@ func TestCV02_Step_Close(t *testing.T) {
 			require.Equal(t, s, again)
 			for _, late := range []conversation.Input{
 				conversation.AgentSays(message(t, plain), false), conversation.AgentSays(message(t, plain), true),
-				conversation.CompanySays(reply(t), false), conversation.BackendAnswers(reply(t), false), conversation.BackendHasNothing(false),
+				conversation.AgentAsksForPerson(conversation.Staffing{}, false), conversation.DirectOpens("cnv_d"),
+				companySays(says(reply(t)...), false), backendSays(says(reply(t)...), false), backendSays(conversation.Acts{}, false),
+				companySays(conversation.Acts{Close: true}, false), backendSays(conversation.Acts{HandOff: true}, false),
+				conversation.PersonJoins(), conversation.PersonActs(says(reply(t)...)), conversation.PersonRequeues(),
 			} {
-				next, events, err := conversation.Step(s, late)
-				require.True(t, problem.Is(err, problem.ConversationClosed))
-				require.Equal(t, problem.Conflict, problem.As(err).Kind)
+				require.Equal(t, problem.Conflict, refusalOf(t, s, late, problem.ConversationClosed).Kind)
+			}
+			for _, moot := range []conversation.Input{
+				conversation.DeadlinePassed(reply(t)[0], true), conversation.NobodyJoined(reply(t)[0]), conversation.PersonLeaves(true, reply(t)...),
+				conversation.DirectCloses("cnv_d"), conversation.AgentCloses(), conversation.CompanyCloses(),
+			} {
+				again, events := step(t, s, moot)
 				require.Empty(t, events)
-				require.Equal(t, s, next)
+				require.Equal(t, s, again)
 			}
 		}
 	}
@@ -127,146 +163,15 @@ func TestStep_AccountBound(t *testing.T) {
 	require.False(t, s.AccountBound)
 	s, _ = step(t, s, conversation.AgentSays(message(t, plain), true))
 	require.True(t, s.AccountBound)
-	next, events, err := conversation.Step(s, conversation.AgentSays(message(t, plain), false))
-	require.True(t, problem.Is(err, problem.SignInRequired))
-	require.Equal(t, s, next)
-	require.Empty(t, events)
-	_, _, err = conversation.Step(conversation.State{Status: conversation.Closed}, conversation.AgentSays(message(t, plain), true))
-	require.True(t, problem.Is(err, problem.ConversationClosed))
+	requireRefused(t, s, conversation.AgentSays(message(t, plain), false), problem.SignInRequired)
+	requireRefused(t, state(conversation.Closed), conversation.AgentSays(message(t, plain), true), problem.ConversationClosed)
 }
 
 func TestStep_NoRule(t *testing.T) {
-	for _, s := range []conversation.State{{}, state("paused")} {
-		_, _, err := conversation.Step(s, conversation.AgentCloses())
-		require.Equal(t, problem.Internal, problem.As(err).Kind)
+	queuedHuman := state(conversation.Queued)
+	queuedHuman.Responder = conversation.ResponderHuman
+	for _, s := range []conversation.State{{}, state("paused"), {Status: conversation.Idle}, {Status: conversation.Working, Responder: "company"}, queuedHuman} {
+		require.Equal(t, problem.Internal, refusalOf(t, s, conversation.AgentCloses(), problem.ServerError).Kind)
 	}
-	_, _, err := conversation.Step(conversation.NewState(), conversation.Input{})
-	require.Equal(t, problem.Internal, problem.As(err).Kind)
-}
-
-// model is a conversation the simple way: a count of open turns.
-type model struct {
-	closed, bound bool
-	turns         int
-	said          []string // ids of all messages, in order
-}
-
-func (m *model) status() conversation.Status {
-	switch {
-	case m.closed:
-		return conversation.Closed
-	case m.turns > 0:
-		return conversation.Working
-	}
-	return conversation.Idle
-}
-
-func TestStep_LikeTheModel(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/7.7#7", "poppy-0.1/7.7#11")
-	content := map[bool]string{true: `"text":"x"`, false: `"context":{"a":1}`}
-	rapid.Check(t, func(t *rapid.T) {
-		var m model
-		s, n := conversation.NewState(), 0
-		var log []conversation.Payload
-		nextID := func() string { n++; return fmt.Sprintf("msg_%d", n) }
-		said := func(count int) []conversation.MessagePayload {
-			var out []conversation.MessagePayload
-			for range count {
-				out = append(out, companyMessage(t, "x", "").Payload(nextID()))
-			}
-			return out
-		}
-		apply := func(in conversation.Input, want problem.Reason) bool {
-			next, events, err := conversation.Step(s, in)
-			if want != "" {
-				require.True(t, problem.Is(err, want), "%v", err)
-				require.Equal(t, s, next)
-				require.Empty(t, events)
-				return false
-			}
-			require.NoError(t, err)
-			s, log = next, append(log, events...)
-			return true
-		}
-		record := func(messages []conversation.MessagePayload) {
-			for _, p := range messages {
-				m.said = append(m.said, p.ID)
-			}
-		}
-		late := func() problem.Reason {
-			if m.closed {
-				return problem.ConversationClosed
-			}
-			return ""
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"agent says": func(t *rapid.T) {
-				turn, signedIn := rapid.Bool().Draw(t, "turn"), rapid.Bool().Draw(t, "signed in")
-				msg := message(t, `"id":"`+nextID()+`","sender":"agent",`+content[turn])
-				want := late()
-				if want == "" && m.bound && !signedIn {
-					want = problem.SignInRequired
-				}
-				if apply(conversation.AgentSays(msg, signedIn), want) {
-					record([]conversation.MessagePayload{msg.Payload()})
-					m.bound = m.bound || signedIn
-					if turn {
-						m.turns++
-					}
-				}
-			},
-			"backend answers": func(t *rapid.T) {
-				msgs := said(rapid.IntRange(0, 3).Draw(t, "messages"))
-				if apply(conversation.BackendAnswers(msgs, m.turns > 1), late()) {
-					record(msgs)
-					m.turns = max(m.turns-1, 0)
-				}
-			},
-			"company says": func(t *rapid.T) {
-				settled := rapid.IntRange(0, m.turns).Draw(t, "settled")
-				msgs := said(1)
-				if apply(conversation.CompanySays(msgs, m.turns > settled), late()) {
-					record(msgs)
-					m.turns -= settled
-				}
-			},
-			"deadline": func(*rapid.T) {
-				msgs, due := said(1), !m.closed && m.turns > 0
-				apply(conversation.DeadlinePassed(msgs[0], m.turns > 1), "")
-				if due {
-					record(msgs)
-					m.turns--
-				}
-			},
-			"close": func(t *rapid.T) {
-				in := conversation.AgentCloses()
-				if rapid.Bool().Draw(t, "by company") {
-					in = conversation.CompanyCloses()
-				}
-				apply(in, "")
-				m.closed, m.turns = true, 0
-			},
-			"": func(t *rapid.T) {
-				require.Equal(t, m.status(), s.Status)
-				require.Equal(t, m.bound, s.AccountBound)
-				require.Equal(t, conversation.ResponderAgent, s.Responder)
-				// A reader that follows the events knows what we know: every message once, in
-				// order, and the status, which no state event repeats.
-				var ids []string
-				status := conversation.Idle
-				for _, p := range log {
-					switch p := p.(type) {
-					case conversation.MessagePayload:
-						ids = append(ids, p.ID)
-					case conversation.StatePayload:
-						require.NotEqual(t, status, p.Status)
-						require.NotEqual(t, conversation.Closed, status)
-						status = p.Status
-					}
-				}
-				require.Equal(t, m.said, ids)
-				require.Equal(t, m.status(), status)
-			},
-		})
-	})
+	requireRefused(t, conversation.NewState(), conversation.Input{}, problem.ServerError)
 }

@@ -67,6 +67,8 @@ const (
 	clauseExtensionName clause.ID = "poppy-0.1/3.3#5"
 	// An extension entry has a version, a string.
 	clauseExtensionVersion clause.ID = "poppy-0.1/3.3#6"
+	// A request that needs an extension may be refused where the agent doesn't list it.
+	clauseExtensionRequired clause.ID = "poppy-0.1/3.3#12"
 	// An operations entry has version and endpoint.
 	clauseOperations clause.ID = "poppy-0.1/3.3#3"
 	// The metadata's issuer is identical to auth.issuer.

@@ -32,6 +32,9 @@ type Settings struct {
 	CustomScopes map[string]string `json:"custom_scopes,omitempty"`
 	// Extensions maps a name to its entry, a JSON object with a version.
 	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
+	// RequiredExtensions are those of Extensions that an agent has to list to have a
+	// conversation. No document says so: an agent learns it from extension_required (3.3).
+	RequiredExtensions []string `json:"required_extensions,omitempty"`
 }
 
 // Conversations says whether the poppy conversation protocol is offered.
@@ -108,6 +111,7 @@ func (c CheckedSettings) Resources(i Issuer) []string {
 func copySettings(s Settings) Settings {
 	s.APIs = slices.Clone(s.APIs)
 	s.CustomScopes = maps.Clone(s.CustomScopes)
+	s.RequiredExtensions = slices.Clone(s.RequiredExtensions)
 	s.Extensions = maps.Clone(s.Extensions)
 	for name, raw := range s.Extensions {
 		s.Extensions[name] = slices.Clone(raw)

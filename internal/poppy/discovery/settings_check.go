@@ -45,6 +45,7 @@ func CheckSettings(s Settings) (CheckedSettings, error) {
 	checkCustomScopes(&v, s.CustomScopes)
 	checkSignIn(&v, s)
 	checkExtensions(&v, s.Extensions)
+	checkRequired(&v, s)
 	if err := v.err(problem.InvalidRequest); err != nil {
 		return CheckedSettings{}, err
 	}
@@ -198,6 +199,20 @@ func checkExtensions(v *violations, extensions map[string]json.RawMessage) {
 			continue
 		}
 		checkExtensionEntry(v, path, name, membersOf(obj))
+	}
+}
+
+// checkRequired asks for names out of extensions: agents can't list what they can't know.
+func checkRequired(v *violations, s Settings) {
+	checkCount(v, clauseExtensionRequired, "required_extensions", len(s.RequiredExtensions))
+	for i, name := range s.RequiredExtensions {
+		path := fmt.Sprintf("required_extensions[%d]", i)
+		if _, ok := s.Extensions[name]; !ok {
+			v.add(clauseExtensionRequired, path, "is no name of extensions")
+		}
+		if slices.Contains(s.RequiredExtensions[:i], name) {
+			v.add(clauseExtensionRequired, path, "is there twice")
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ func TestBuildBody_Contract(t *testing.T) {
 		`"conversation":{"id":"cnv_1","status":"working","responder":"agent","direct":false,"parent":null},"sequence":7,`+
 		`"message":{"id":"msg_1","sender":"agent","text":"Hé <b>","data":{"n":1.0}},"context":{"locale":"de"},`+
 		`"agent":{"client_id":"https://agent.example/agent.json","name":"Example <Agent>"},"user":{"id":"usr_1"},`+
-		`"session":{"id":"ses_1","signed_in":false,"account":null,"scopes":[]},`+
+		`"session":{"id":"ses_1","signed_in":false,"account":null,"scopes":[]},"handback":null,`+
 		`"expected":{"reply":true,"reply_by":"2026-10-10T12:00:25.000Z"}}}`, raw)
 	again, err := webhook.BuildBody(delivery(t, `"text":"Hé <b>","data":{"n":1.0},"context":{"locale":"de"}`))
 	require.NoError(t, err)
@@ -70,10 +70,21 @@ func TestBuildBody_SameShapeForLess(t *testing.T) {
 	requireBytes(t, `{"reply":false,"reply_by":null}`, body.Data["expected"])
 	requireBytes(t, `{"id":"ses_1","signed_in":true,"account":"acc_1","scopes":["poppy:read"]}`, body.Data["session"])
 	require.Contains(t, string(body.Data["conversation"]), `"parent":"cnv_0"`)
+	requireBytes(t, `null`, body.Data["handback"])
 
 	d.Message.Data = json.RawMessage(`{`)
 	_, err = webhook.BuildBody(d)
 	require.Equal(t, problem.Internal, problem.As(err).Kind)
+}
+
+func TestBuildBody_Handback(t *testing.T) {
+	for note, want := range map[string]string{"": `"handback":{"note":""},`, "Refund <agreed>": `"handback":{"note":"Refund <agreed>"},`} {
+		d := delivery(t, `"text":"Hi"`)
+		d.Handback = &webhook.DeliveryHandback{Note: note}
+		raw, err := webhook.BuildBody(d)
+		require.NoError(t, err)
+		require.Contains(t, string(raw), want)
+	}
 }
 
 func TestParseAnswer_Messages(t *testing.T) {
@@ -99,6 +110,71 @@ func TestParseAnswer_NothingToSay(t *testing.T) {
 	a, err := webhook.ParseAnswer(204, "", nil)
 	require.NoError(t, err)
 	require.Equal(t, webhook.Answer{}, a)
+}
+
+func TestParseAnswer_Actions(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.9#7", "poppy-0.1/7.10#13", "poppy-0.1/7.11#2", "poppy-0.1/7.11#d37", "poppy-0.1/7.12#5")
+	for body, want := range map[string]conversation.Reply{
+		`{"authorization":{"error":"sign_in_required","scope":null}}`: {Authorization: &conversation.AuthorizationPayload{Error: "sign_in_required"}},
+		`{"authorization":{"error":"insufficient_scope","scope":"a b","more":1}}`: {
+			Authorization: &conversation.AuthorizationPayload{Error: "insufficient_scope", Scope: "a b"},
+		},
+		`{"request_user":{"reason":"why","more":1}}`:                 {UserRequested: &conversation.UserRequestedPayload{Reason: "why"}},
+		`{"hand_off":true}`:                                          {HandOff: true},
+		`{"hand_off":{}}`:                                            {HandOff: true},
+		`{"hand_off":{"reason":null}}`:                               {HandOff: true},
+		`{"hand_off":{"reason":"upset"}}`:                            {HandOff: true, HandOffReason: "upset"},
+		`{"close":true}`:                                             {Close: true},
+		`{"close":true,"hand_off":false,"authorization":null}`:       {Close: true},
+		`{"close":false,"hand_off":false,"later":{}}`:                {},
+		`{"close":null,"hand_off":null,"request_user":null}`:         {},
+		`{"messages":[],"request_user":{"reason":"w"},"x":"\u0041"}`: {UserRequested: &conversation.UserRequestedPayload{Reason: "w"}},
+	} {
+		a, err := webhook.ParseAnswer(200, "application/json", []byte(body))
+		require.NoError(t, err, body)
+		require.Equal(t, webhook.Answer{Reply: want}, a, body)
+	}
+	a, err := webhook.ParseAnswer(200, "application/json", []byte(`{"close":true,"messages":[{"text":"Bye."}]}`))
+	require.NoError(t, err)
+	require.True(t, a.Close)
+	require.Len(t, a.Messages, 1)
+}
+
+func TestParseAnswer_BadActions(t *testing.T) {
+	clausetest.Refuses(t, "poppy-0.1/7.10#13", "poppy-0.1/7.11#5", "poppy-0.1/7.11#d37")
+	long := strings.Repeat("x", conversation.MaxReason+1)
+	for body, path := range map[string]string{
+		`{"authorization":"sign_in_required"}`:                        "authorization",
+		`{"authorization":true}`:                                      "authorization",
+		`{"authorization":{}}`:                                        "authorization.error",
+		`{"authorization":{"error":1}}`:                               "authorization.error",
+		`{"authorization":{"error":"invalid_token"}}`:                 "authorization.error",
+		`{"authorization":{"error":"insufficient_scope"}}`:            "authorization.scope",
+		`{"authorization":{"error":"sign_in_required","scope":[]}}`:   "authorization.scope",
+		`{"request_user":true}`:                                       "request_user",
+		`{"request_user":"why"}`:                                      "request_user",
+		`{"request_user":{}}`:                                         "request_user.reason",
+		`{"request_user":{"reason":" "}}`:                             "request_user.reason",
+		`{"request_user":{"reason":5}}`:                               "request_user.reason",
+		`{"request_user":{"reason":"` + long + `"}}`:                  "request_user.reason",
+		`{"hand_off":"upset"}`:                                        "hand_off",
+		`{"hand_off":1}`:                                              "hand_off",
+		`{"hand_off":[]}`:                                             "hand_off",
+		`{"hand_off":{"reason":true}}`:                                "hand_off.reason",
+		`{"hand_off":{"reason":"` + long + `"}}`:                      "hand_off.reason",
+		`{"close":"true"}`:                                            "close",
+		`{"close":1}`:                                                 "close",
+		`{"close":{}}`:                                                "close",
+		`{"close":true,"hand_off":true}`:                              "close",
+		`{"close":true,"request_user":{"reason":"x"}}`:                "close",
+		`{"close":true,"authorization":{"error":"sign_in_required"}}`: "close",
+		`{"messages":{},"close":true}`:                                "messages",
+	} {
+		a, err := webhook.ParseAnswer(200, "application/json", []byte(body))
+		require.True(t, problem.Is(err, webhook.InvalidAnswer), "%s: %v", body, err)
+		require.Equal(t, path, problem.As(err).Fields[0].Path, body)
+		require.Equal(t, webhook.Answer{}, a)
+	}
 }
 
 func TestParseAnswer_Later(t *testing.T) {
@@ -137,6 +213,8 @@ func FuzzParseAnswer(f *testing.F) {
 	f.Add(200, "application/json", []byte(`{"messages":[{"text":"x","data":{"a":[1]},"sender":"human"}]}`))
 	f.Add(200, "application/json", []byte(`{}`))
 	f.Add(200, "application/json", []byte(`{"messages":[{}],"messages":[]}`))
+	f.Add(200, "application/json", []byte(`{"authorization":{"error":"insufficient_scope","scope":"a b"},"request_user":{"reason":"x"},"hand_off":{"reason":"y"},"close":false}`))
+	f.Add(200, "application/json", []byte(`{"hand_off":true,"close":true}`))
 	f.Add(202, "", []byte{})
 	f.Add(410, "text/html", []byte(`<html>`))
 	f.Fuzz(func(t *testing.T, status int, contentType string, body []byte) {
@@ -152,5 +230,7 @@ func FuzzParseAnswer(f *testing.F) {
 			_, err := conversation.EncodePayload(m.Payload("msg_1"))
 			require.NoError(t, err)
 		}
+		require.NoError(t, a.Check())
+		require.True(t, a.HandOff || a.HandOffReason == "")
 	})
 }

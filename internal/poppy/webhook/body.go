@@ -23,6 +23,8 @@ type Delivery struct {
 	Agent        DeliveryAgent
 	UserID       string // the User ID as the agent gave it (Poppy 4.2); unique only together with Agent.ClientID
 	Session      DeliverySession
+	// Handback is set where a person handed the conversation back, nil otherwise.
+	Handback *DeliveryHandback
 	// ReplyBy is when the agent is told that no answer came; zero when none is expected.
 	ReplyBy time.Time
 }
@@ -30,10 +32,10 @@ type Delivery struct {
 // DeliveryConversation is the conversation as it was after the message.
 type DeliveryConversation struct {
 	ID        string                 `json:"id"`
-	Status    conversation.Status    `json:"status"`
-	Responder conversation.Responder `json:"responder"`
-	Direct    bool                   `json:"direct"` // the User talks themselves
-	Parent    *string                `json:"parent"` // nil unless Direct
+	Status    conversation.Status    `json:"status" enum:"working,idle,queued,closed"`
+	Responder conversation.Responder `json:"responder" enum:"agent,human"`
+	Direct    bool                   `json:"direct" doc:"The User talks themselves."`
+	Parent    *string                `json:"parent" doc:"The conversation that a direct one belongs to."` // nil unless Direct
 }
 
 // DeliveryAgent is the Personal Agent that sent the message.
@@ -46,8 +48,13 @@ type DeliveryAgent struct {
 type DeliverySession struct {
 	ID       string   `json:"id"`
 	SignedIn bool     `json:"signed_in"`
-	Account  *string  `json:"account"` // nil while signed out
+	Account  *string  `json:"account" doc:"Null while signed out."`
 	Scopes   []string `json:"scopes"`
+}
+
+// DeliveryHandback is what a person left for the Company's agent.
+type DeliveryHandback struct {
+	Note string `json:"note"` // "" for none
 }
 
 type wireDelivery struct {
@@ -65,6 +72,7 @@ type wireData struct {
 	Agent        DeliveryAgent        `json:"agent"`
 	User         wireUser             `json:"user"`
 	Session      DeliverySession      `json:"session"`
+	Handback     *DeliveryHandback    `json:"handback"`
 	Expected     wireExpected         `json:"expected"`
 }
 
@@ -100,10 +108,11 @@ func BuildBody(d Delivery) ([]byte, error) {
 			Message: wireMessage{
 				ID: d.Message.ID, Sender: d.Message.Sender, Text: d.Message.Text, Data: objectOr(d.Message.Data),
 			},
-			Context: objectOr(d.Context),
-			Agent:   d.Agent,
-			User:    wireUser{ID: d.UserID},
-			Session: d.Session,
+			Context:  objectOr(d.Context),
+			Agent:    d.Agent,
+			User:     wireUser{ID: d.UserID},
+			Session:  d.Session,
+			Handback: d.Handback,
 		},
 	}
 	if w.Data.Session.Scopes == nil {

@@ -43,6 +43,12 @@ type Config struct {
 	FailuresPerMinute int
 	// TrustedProxies may say in X-Forwarded-For whom they speak for.
 	TrustedProxies []netip.Prefix
+	// StreamsPerKey is how many streams and watches a key may have open.
+	StreamsPerKey int
+	// FirstMessage is how long a caller may take to say what its stream is about; zero is 10 s.
+	FirstMessage time.Duration
+	// Recheck is how often the key of an open stream is looked at again; zero is 5 s.
+	Recheck time.Duration
 }
 
 // Deps of the gate.
@@ -63,6 +69,9 @@ type Gate struct {
 	limiter  *limit.Limiter
 	known    *known
 	validate protovalidate.Validator
+	streams  streams
+	closing  context.Context // ends with Close
+	close    context.CancelFunc
 }
 
 // New makes a gate; it fails when a service of the table has no connection to its owner.
@@ -76,7 +85,15 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("protovalidate: %w", err)
 	}
-	return &Gate{cfg: cfg, deps: deps, limiter: limit.New(0), known: newKnown(), validate: v}, nil
+	if cfg.FirstMessage <= 0 {
+		cfg.FirstMessage = firstMessage
+	}
+	if cfg.Recheck <= 0 {
+		cfg.Recheck = recheck
+	}
+	g := &Gate{cfg: cfg, deps: deps, limiter: limit.New(0), known: newKnown(), validate: v, streams: streams{open: map[string]int{}}}
+	g.closing, g.close = context.WithCancel(context.Background())
+	return g, nil
 }
 
 // Handle answers one gRPC call of m. decode reads the request's message.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,11 +23,34 @@ import (
 )
 
 const (
-	// firstMessage is how long a caller may take to say what its stream is about.
 	firstMessage = 10 * time.Second
-	// recheck is how often the key of an open stream is looked at again.
-	recheck = 5 * time.Second
+	recheck      = 5 * time.Second
+	// tooManyWait is when it may be worth trying again to open one more stream.
+	tooManyWait = 15 * time.Second
 )
+
+// streams are the open ones, by the key that opened them.
+type streams struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// OpenStream counts one more open stream or watch of the caller, up to the limit. end must be called when it is over.
+func (g *Gate) OpenStream(caller *app.Key) (end func(), err error) {
+	g.streams.mu.Lock()
+	defer g.streams.mu.Unlock()
+	if most := g.cfg.StreamsPerKey; most > 0 && g.streams.open[caller.ID] >= most {
+		return nil, problem.New(problem.RateLimited, problem.RateLimitedReason, "", "the key has too many streams open: %d", most).WithRetryAfter(tooManyWait)
+	}
+	g.streams.open[caller.ID]++
+	return func() {
+		g.streams.mu.Lock()
+		defer g.streams.mu.Unlock()
+		if g.streams.open[caller.ID]--; g.streams.open[caller.ID] <= 0 {
+			delete(g.streams.open, caller.ID)
+		}
+	}, nil
+}
 
 // HandleStream joins a caller's stream of m with one to its owner, for as long as the
 // caller's key is good.
@@ -44,6 +68,14 @@ func (g *Gate) HandleStream(stream grpc.ServerStream, m *method.Method) (err err
 			err = toStatus(err, id)
 		}
 	}()
+	err = g.stream(ctx, stream, m)
+	if err != nil && ctx.Err() == nil && problem.As(err).Kind == problem.Internal {
+		g.deps.Log.ErrorContext(ctx, "stream failed", "method", m.FullName, "request_id", id, "error", err)
+	}
+	return err
+}
+
+func (g *Gate) stream(ctx context.Context, stream grpc.ServerStream, m *method.Method) error {
 	secret := bearer(ctx)
 	caller, err := g.Authenticate(ctx, secret, g.address(ctx))
 	if err != nil {
@@ -55,6 +87,11 @@ func (g *Gate) HandleStream(stream grpc.ServerStream, m *method.Method) (err err
 	if err := authorise(caller, m); err != nil {
 		return err
 	}
+	over, err := g.OpenStream(caller)
+	if err != nil {
+		return err
+	}
+	defer over()
 	first, err := g.first(stream, m)
 	if err != nil {
 		return err
@@ -67,16 +104,10 @@ func (g *Gate) HandleStream(stream grpc.ServerStream, m *method.Method) (err err
 		return err
 	}
 	ctx, end := context.WithCancelCause(tenancy.Into(app.WithCaller(rpc.WithActor(ctx, caller.Name()), caller), scope))
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer end(nil)
-	go clock.Every(ctx, recheck, func(ctx context.Context) {
-		again, err := g.deps.Auth.Authenticate(ctx, secret)
-		if err == nil {
-			err = authorise(again, m)
-		}
-		if err != nil && ctx.Err() == nil && problem.As(err).Kind != problem.Internal && problem.As(err).Kind != problem.Unavailable {
-			end(err) // a database that is away ends no stream
-		}
-	})
+	watching.Go(func() { g.guard(ctx, secret, m, end) })
 	if err := g.join(ctx, stream, m, first); err != nil {
 		if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
 			return cause
@@ -85,6 +116,26 @@ func (g *Gate) HandleStream(stream grpc.ServerStream, m *method.Method) (err err
 	}
 	return nil
 }
+
+// guard ends a stream whose key is no longer good for it, and one that a stop of the process finds open.
+func (g *Gate) guard(ctx context.Context, secret string, m *method.Method, end context.CancelCauseFunc) {
+	stop := context.AfterFunc(g.closing, func() {
+		end(problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the server is going away: open the stream again").WithRetryAfter(time.Second))
+	})
+	defer stop()
+	clock.Every(ctx, g.cfg.Recheck, func(ctx context.Context) {
+		again, err := g.deps.Auth.Authenticate(ctx, secret)
+		if err == nil {
+			err = authorise(again, m)
+		}
+		if err != nil && ctx.Err() == nil && problem.As(err).Kind != problem.Internal && problem.As(err).Kind != problem.Unavailable {
+			end(err) // a database that is away ends no stream
+		}
+	})
+}
+
+// Close ends the streams that are open, and every one that opens from now on.
+func (g *Gate) Close() { g.close() }
 
 // first reads the message that says which Company the stream is about.
 func (g *Gate) first(stream grpc.ServerStream, m *method.Method) (proto.Message, error) {
@@ -98,13 +149,15 @@ func (g *Gate) first(stream grpc.ServerStream, m *method.Method) (proto.Message,
 		err := stream.RecvMsg(msg)
 		came <- got{msg, err}
 	}()
+	late := time.NewTimer(g.cfg.FirstMessage)
+	defer late.Stop()
 	select {
 	case c := <-came:
 		if c.err != nil {
 			return nil, problem.New(problem.Invalid, problem.InvalidRequest, "", "the stream's first message can't be read").WithCause(c.err)
 		}
 		return c.msg, nil
-	case <-time.After(firstMessage):
+	case <-late.C:
 		return nil, problem.New(problem.Invalid, problem.InvalidRequest, "", "the stream's first message didn't come")
 	}
 }
@@ -144,8 +197,11 @@ func (g *Gate) join(ctx context.Context, stream grpc.ServerStream, m *method.Met
 				_ = owner.CloseSend()
 				return
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				err = g.sound(msg)
+			case stream.Context().Err() == nil:
+				err = problem.New(problem.Invalid, problem.InvalidRequest, "", "a message of the stream can't be read").WithCause(err)
 			}
 			if err != nil {
 				cancel(err)
@@ -153,6 +209,28 @@ func (g *Gate) join(ctx context.Context, stream grpc.ServerStream, m *method.Met
 			}
 		}
 	}()
+	ended := make(chan error, 1)
+	// A caller that doesn't read holds up whoever sends, but not the end of the stream.
+	go func() { ended <- answer(owner, stream, m) }()
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	if problem.As(err).Kind == problem.NotFound {
+		return resource.NotFound() // as for calls: it reads the same, whoever wrote the sentence
+	}
+	return err
+}
+
+// answer passes on what the owner says until it says no more.
+func answer(owner grpc.ClientStream, stream grpc.ServerStream, m *method.Method) error {
 	for {
 		msg := m.NewOutput()
 		err := owner.RecvMsg(msg)
@@ -163,9 +241,6 @@ func (g *Gate) join(ctx context.Context, stream grpc.ServerStream, m *method.Met
 			err = stream.SendMsg(msg)
 		}
 		if err != nil {
-			if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-				return cause
-			}
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ func owners() []protoreflect.FullName {
 	for _, s := range []string{
 		"AdmissionService", "ApiKeyService", "BackendService", "CompanyService", "ConnectedAgentService", "ConversationService", "DomainService", "LoginService",
 		"SessionService", "SignInSetupService",
+		"AttemptService", "BackendDeliveryService", "BackendStreamService", "InboxService", "WebhookDeliveryService", "WebhookEndpointService",
 	} {
 		out = append(out, method.Package.Append(protoreflect.Name(s)))
 	}
@@ -41,7 +42,8 @@ func TestLoad_EveryMethodIsInTheTable(t *testing.T) {
 		adminv1.File_poppyfield_admin_v1_admission_proto, adminv1.File_poppyfield_admin_v1_api_key_proto, adminv1.File_poppyfield_admin_v1_backend_proto,
 		adminv1.File_poppyfield_admin_v1_company_proto, adminv1.File_poppyfield_admin_v1_conversation_proto, adminv1.File_poppyfield_admin_v1_domain_proto,
 		adminv1.File_poppyfield_admin_v1_session_proto, adminv1.File_poppyfield_admin_v1_connected_agent_proto, adminv1.File_poppyfield_admin_v1_login_proto,
-		adminv1.File_poppyfield_admin_v1_sign_in_setup_proto,
+		adminv1.File_poppyfield_admin_v1_sign_in_setup_proto, adminv1.File_poppyfield_admin_v1_backend_delivery_proto,
+		adminv1.File_poppyfield_admin_v1_backend_stream_proto, adminv1.File_poppyfield_admin_v1_endpoint_proto, adminv1.File_poppyfield_admin_v1_inbox_proto,
 	} {
 		for i := range f.Services().Len() {
 			want += f.Services().Get(i).Methods().Len()
@@ -51,7 +53,7 @@ func TestLoad_EveryMethodIsInTheTable(t *testing.T) {
 	for _, m := range table.Methods() {
 		require.NotEmpty(t, m.Permission, m.FullName)
 		require.Equal(t, m.Audience == adminv1.Audience_AUDIENCE_COMPANY, m.NamesCompany() && m.Audience != adminv1.Audience_AUDIENCE_OPERATOR, m.FullName)
-		require.Equal(t, m.HTTP.Verb != http.MethodGet, m.Mutates, "%s: what changes something isn't a GET", m.FullName)
+		require.Equal(t, !m.Stream && m.HTTP.Verb != http.MethodGet, m.Mutates, "%s: what changes something isn't a GET", m.FullName)
 	}
 }
 

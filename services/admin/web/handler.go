@@ -27,8 +27,6 @@ import (
 
 // Config of the handler.
 type Config struct {
-	// StreamsPerKey is how many watches one key may have open.
-	StreamsPerKey int
 	// Heartbeat is how often a watch says that it lives.
 	Heartbeat time.Duration
 }
@@ -41,8 +39,9 @@ type Deps struct {
 	Hub   *watch.Hub
 	// API is a connection to the public gRPC server from within the process.
 	API *grpc.ClientConn
-	// Conversations is the owner that watches read from.
+	// Conversations and Inbox are the owner that watches read from.
 	Conversations adminv1.ConversationServiceClient
+	Inbox         adminv1.InboxServiceClient
 	// Connected reports whether doorbells arrive at the moment.
 	Connected func() bool
 	// Stopping is closed when watches have to end.
@@ -57,7 +56,6 @@ type Handler struct {
 	cfg     Config
 	deps    Deps
 	gateway *runtime.ServeMux
-	streams streams
 }
 
 // registrations connect REST to gRPC, service by service.
@@ -81,7 +79,7 @@ var registrations = map[protoreflect.FullName]func(context.Context, *runtime.Ser
 
 // New makes the handler; it fails when a service of the table isn't connected to REST.
 func New(ctx context.Context, cfg Config, deps Deps) (*Handler, error) {
-	h := &Handler{cfg: cfg, deps: deps, streams: streams{open: map[string]int{}}}
+	h := &Handler{cfg: cfg, deps: deps}
 	none := func(string) (string, bool) { return "", false }
 	h.gateway = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{

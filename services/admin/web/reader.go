@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -17,10 +18,12 @@ const (
 
 // reader reads the conversations of a watch from their owner.
 type reader struct {
-	api   adminv1.ConversationServiceClient
-	scope tenancy.Scope
-	all   bool
-	ids   []string
+	api    adminv1.ConversationServiceClient
+	people adminv1.InboxServiceClient
+	scope  tenancy.Scope
+	all    bool
+	ids    []string
+	inbox  bool
 }
 
 // change is a conversation that changed, or is gone.
@@ -29,6 +32,7 @@ type change struct {
 	etag    string
 	at      int64 // update time in microseconds
 	removed bool
+	inInbox bool // a person is awaited, or handles it
 }
 
 // check fails when a conversation that is asked for isn't there.
@@ -46,7 +50,31 @@ func (r *reader) check(ctx context.Context) error {
 }
 
 // wants reports whether the watch is about a conversation.
-func (r *reader) wants(id string) bool { return r.all || slices.Contains(r.ids, id) }
+func (r *reader) wants(id string) bool { return r.all || r.inbox || slices.Contains(r.ids, id) }
+
+// talks reports whether the watch is about a conversation beside the inbox.
+func (r *reader) talks(name string) bool {
+	return r.all || slices.Contains(r.ids, strings.TrimPrefix(name, r.scope.Name()+"/conversations/"))
+}
+
+// waiting returns what is in the inbox. whole is false when that is too much to tell.
+func (r *reader) waiting(ctx context.Context) (out []change, whole bool, err error) {
+	req := &adminv1.ListInboxItemsRequest{Parent: r.scope.Name() + "/inbox", PageSize: readPage}
+	for range maxPages {
+		got, err := r.people.ListInboxItems(ctx, req)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, i := range got.GetItems() {
+			out = append(out, changeOf(i.GetConversation()))
+		}
+		if got.GetNextPageToken() == "" {
+			return out, true, nil
+		}
+		req.PageToken = got.GetNextPageToken()
+	}
+	return out, false, nil
+}
 
 // one reads one conversation.
 func (r *reader) one(ctx context.Context, id string) (change, error) {
@@ -64,7 +92,7 @@ func (r *reader) one(ctx context.Context, id string) (change, error) {
 // since returns what changed at or after a time in microseconds, oldest first. whole
 // is false when that is too much to tell.
 func (r *reader) since(ctx context.Context, from int64) (out []change, whole bool, err error) {
-	if !r.all {
+	if !r.all && !r.inbox {
 		for _, id := range r.ids {
 			c, err := r.one(ctx, id)
 			if err != nil {
@@ -76,6 +104,18 @@ func (r *reader) since(ctx context.Context, from int64) (out []change, whole boo
 		}
 		order(out)
 		return out, true, nil
+	}
+	if r.inbox {
+		// An assignment is no event, so that the list below may not come to it.
+		waiting, whole, err := r.waiting(ctx)
+		if err != nil || !whole {
+			return nil, false, err
+		}
+		for _, c := range waiting {
+			if c.at >= from {
+				out = append(out, c)
+			}
+		}
 	}
 	req := &adminv1.ListConversationsRequest{Parent: r.scope.Name(), PageSize: readPage}
 	for range maxPages {
@@ -101,7 +141,10 @@ func (r *reader) since(ctx context.Context, from int64) (out []change, whole boo
 }
 
 func changeOf(c *adminv1.Conversation) change {
-	return change{name: c.GetName(), etag: c.GetEtag(), at: c.GetUpdateTime().AsTime().UnixMicro()}
+	return change{
+		name: c.GetName(), etag: c.GetEtag(), at: c.GetUpdateTime().AsTime().UnixMicro(),
+		inInbox: c.GetStatus() == "queued" || c.GetResponder() == "human" && c.GetStatus() != "closed",
+	}
 }
 
 // order puts the oldest change first: a client that leaves in the middle comes back

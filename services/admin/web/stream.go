@@ -41,7 +41,8 @@ type stream struct {
 	reader    *reader
 	changes   *watch.Stream
 	cursor    int64
-	sent      map[string]string // etag by name
+	sent      map[string]string // etag by topic and name
+	waiting   map[string]bool   // what the client may have in its inbox; nil for anything
 	now       clock.Clock
 	log       *slog.Logger
 	connected func() bool
@@ -57,7 +58,7 @@ func (s *stream) run(ctx context.Context, asked asking, heartbeat time.Duration,
 	now := s.now()
 	s.cursor = token(now)
 	// A first frame at once: it shows that the stream stands, and gives a token.
-	if s.heartbeat(now) != nil || !s.ended(ctx, s.resume(ctx, asked, now)) {
+	if s.heartbeat(now) != nil || !s.ended(ctx, s.lookAround(ctx)) || !s.ended(ctx, s.resume(ctx, asked, now)) {
 		return
 	}
 	tick := time.NewTicker(heartbeat)
@@ -114,6 +115,22 @@ func (s *stream) judge(ctx context.Context) error {
 	return nil
 }
 
+// lookAround notes what is in the inbox, so that what leaves it can be told.
+func (s *stream) lookAround(ctx context.Context) error {
+	if !s.reader.inbox {
+		return nil
+	}
+	there, whole, err := s.reader.waiting(ctx)
+	if err != nil || !whole {
+		return err
+	}
+	s.waiting = map[string]bool{}
+	for _, c := range there {
+		s.waiting[c.name] = true
+	}
+	return nil
+}
+
 // resume tells what changed since the client's token.
 func (s *stream) resume(ctx context.Context, asked asking, now time.Time) error {
 	switch {
@@ -124,17 +141,26 @@ func (s *stream) resume(ctx context.Context, asked asking, now time.Time) error 
 	case asked.since < token(now.Add(-resumeWindow)):
 		return s.resync(whyExpired)
 	}
-	return s.catchUp(ctx, asked.since)
+	return s.catchUp(ctx, asked.since, asked.since-overlap.Microseconds())
 }
 
-// catchUp tells everything that changed since a time in microseconds.
-func (s *stream) catchUp(ctx context.Context, since int64) error {
+// missed tells what no doorbell told.
+func (s *stream) missed(ctx context.Context) error { return s.catchUp(ctx, s.cursor, s.cursor+1) }
+
+// catchUp tells everything that changed since a time in microseconds. What changed from
+// gone on may have left the inbox unseen.
+func (s *stream) catchUp(ctx context.Context, since, gone int64) error {
 	changes, whole, err := s.reader.since(ctx, since-overlap.Microseconds())
 	if err != nil {
 		return err
 	}
 	if !whole {
 		return s.resync(whyTooMany)
+	}
+	for _, c := range changes {
+		if s.waiting != nil && !c.inInbox && c.at >= gone {
+			s.waiting[c.name] = true
+		}
 	}
 	return s.tell(changes)
 }
@@ -146,7 +172,7 @@ func (s *stream) told(ctx context.Context) error {
 	}
 	ids, all := s.changes.Take()
 	if all {
-		return s.catchUp(ctx, s.cursor)
+		return s.missed(ctx)
 	}
 	var changes []change
 	for _, id := range ids {
@@ -168,7 +194,7 @@ func (s *stream) beat(ctx context.Context) error {
 		return err
 	}
 	if !s.connected() { // no doorbell would ring
-		if err := s.catchUp(ctx, s.cursor); err != nil {
+		if err := s.missed(ctx); err != nil {
 			return err
 		}
 	}
@@ -185,28 +211,69 @@ func (s *stream) tell(changes []change) error {
 }
 
 func (s *stream) tellOne(c change) error {
-	if c.removed {
-		delete(s.sent, c.name)
-		return s.out.send("removed", s.cursor, map[string]string{"name": c.name})
+	if s.reader.talks(c.name) {
+		if err := s.say(c, "", c.removed); err != nil {
+			return err
+		}
 	}
-	if s.sent[c.name] == c.etag {
+	if !s.reader.inbox {
+		return nil
+	}
+	if c.inInbox {
+		if s.waiting != nil {
+			s.waiting[c.name] = true
+		}
+		return s.say(c, topicInbox, false)
+	}
+	if s.waiting != nil && !s.waiting[c.name] {
+		return nil // it wasn't there before either
+	}
+	delete(s.waiting, c.name)
+	return s.say(c, topicInbox, true)
+}
+
+// say tells a change. Frames of the inbox name their topic: what is removed from it is
+// still a conversation.
+func (s *stream) say(c change, topic string, removed bool) error {
+	key, data := topic+" "+c.name, map[string]string{"name": c.name}
+	if topic != "" {
+		data["topic"] = topic
+	}
+	if removed {
+		delete(s.sent, key)
+		s.cursor = max(s.cursor, c.at)
+		return s.out.send("removed", s.cursor, data)
+	}
+	if s.sent[key] == c.etag {
 		return nil
 	}
 	if len(s.sent) >= maxSent {
 		clear(s.sent)
 	}
-	s.sent[c.name] = c.etag
+	s.sent[key] = c.etag
 	s.cursor = max(s.cursor, c.at)
-	return s.out.send("changed", s.cursor, map[string]string{"name": c.name, "etag": c.etag})
+	data["etag"] = c.etag
+	return s.out.send("changed", s.cursor, data)
 }
 
 // resync says that the client has to read its lists again: from here on it misses nothing.
 func (s *stream) resync(why string) error {
-	topic := topicConversations
-	if !s.reader.all {
-		topic = topicConversation + s.reader.ids[0]
+	var topics []string
+	switch {
+	case s.reader.all:
+		topics = append(topics, topicConversations)
+	case len(s.reader.ids) > 0:
+		topics = append(topics, topicConversation+s.reader.ids[0])
 	}
-	return s.out.send("resync", s.cursor, map[string]string{"topic": topic, "why": why})
+	if s.reader.inbox {
+		topics = append(topics, topicInbox)
+	}
+	for _, topic := range topics {
+		if err := s.out.send("resync", s.cursor, map[string]string{"topic": topic, "why": why}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stream) heartbeat(now time.Time) error {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
@@ -21,35 +20,13 @@ import (
 
 const (
 	watchPermission = "conversations.read"
+	inboxPermission = "inbox.read"
 	maxTopics       = 50
 
 	topicConversations = "conversations"
 	topicConversation  = "conversation:"
+	topicInbox         = "inbox"
 )
-
-// streams counts the open watches of each key.
-type streams struct {
-	mu   sync.Mutex
-	open map[string]int
-}
-
-func (s *streams) begin(key string, most int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if most > 0 && s.open[key] >= most {
-		return false
-	}
-	s.open[key]++
-	return true
-}
-
-func (s *streams) end(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[key]--; s.open[key] <= 0 {
-		delete(s.open, key)
-	}
-}
 
 // watched returns the Company of a path /v1/companies/{company}:watch.
 func watched(path string) (string, bool) {
@@ -74,28 +51,30 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, companyID string
 		httpx.WriteProblem(w, r, err)
 		return
 	}
-	scope, err := h.deps.Gate.Watch(ctx, caller, watchPermission, companyID)
-	if err != nil {
-		httpx.WriteProblem(w, r, err)
-		return
-	}
 	asked, err := parseWatch(r.URL.RawQuery, r.Header.Get("Last-Event-ID"))
 	if err != nil {
 		httpx.WriteProblem(w, r, err)
 		return
 	}
-	if !h.streams.begin(caller.ID, h.cfg.StreamsPerKey) {
-		httpx.WriteProblem(w, r, problem.New(problem.RateLimited, problem.RateLimitedReason, "", "the key has too many watches open: %d", h.cfg.StreamsPerKey).
-			WithRetryAfter(h.cfg.Heartbeat))
+	var scope tenancy.Scope
+	for _, permission := range asked.permissions() {
+		if scope, err = h.deps.Gate.Watch(ctx, caller, permission, companyID); err != nil {
+			httpx.WriteProblem(w, r, err)
+			return
+		}
+	}
+	end, err := h.deps.Gate.OpenStream(caller)
+	if err != nil {
+		httpx.WriteProblem(w, r, err)
 		return
 	}
-	defer h.streams.end(caller.ID)
+	defer end()
 
 	// Before anything is read, or a change in between is missed.
 	changes, cancel := h.deps.Hub.Open(scope)
 	defer cancel()
 	ctx = rpc.WithActor(tenancy.Into(ctx, scope), caller.Name())
-	reader := &reader{api: h.deps.Conversations, scope: scope, all: asked.all, ids: asked.ids}
+	reader := &reader{api: h.deps.Conversations, people: h.deps.Inbox, scope: scope, all: asked.all, ids: asked.ids, inbox: asked.inbox}
 	if err := reader.check(ctx); err != nil {
 		httpx.WriteProblem(w, r, err)
 		return
@@ -104,7 +83,12 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, companyID string
 		out: newEvents(w), reader: reader, changes: changes, sent: map[string]string{},
 		now: h.deps.Now, log: h.deps.Log, connected: h.deps.Connected,
 		allowed: func(ctx context.Context) (bool, error) {
-			return h.deps.Auth.StillHolds(ctx, caller, watchPermission)
+			for _, permission := range asked.permissions() {
+				if ok, err := h.deps.Auth.StillHolds(ctx, caller, permission); err != nil || !ok {
+					return false, err
+				}
+			}
+			return true, nil
 		},
 	}
 	s.run(ctx, asked, h.cfg.Heartbeat, httpx.DrainDone(r.Context()), h.deps.Stopping)
@@ -112,12 +96,25 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, companyID string
 
 // asking is what a watch asks for.
 type asking struct {
-	all bool
-	ids []string
+	all   bool
+	ids   []string
+	inbox bool
 	// since is the resume token in microseconds; 0 for from now on.
 	since int64
 	// lost says that the client came back with a token that means nothing.
 	lost bool
+}
+
+// permissions are what the caller needs for all that it asks for.
+func (a asking) permissions() []string {
+	var out []string
+	if a.all || len(a.ids) > 0 {
+		out = append(out, watchPermission)
+	}
+	if a.inbox {
+		out = append(out, inboxPermission)
+	}
+	return out
 }
 
 func parseWatch(rawQuery, lastEventID string) (asking, error) {
@@ -143,6 +140,8 @@ func parseWatch(rawQuery, lastEventID string) (asking, error) {
 		switch {
 		case t == topicConversations:
 			a.all = true
+		case t == topicInbox:
+			a.inbox = true
 		case one && id != "":
 			if _, err := bus.Subject("conversation", id); err != nil {
 				return asking{}, resource.NotFound()
@@ -151,7 +150,7 @@ func parseWatch(rawQuery, lastEventID string) (asking, error) {
 				a.ids = append(a.ids, id)
 			}
 		default:
-			return asking{}, resource.Invalid("topics", `takes "conversations" and "conversation:{id}", with commas between them`)
+			return asking{}, resource.Invalid("topics", `takes "conversations", "conversation:{id}" and "inbox", with commas between them`)
 		}
 	}
 	if lastEventID != "" {

@@ -7,6 +7,8 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -46,6 +48,9 @@ type client struct {
 	assertion string // raw, to be compared with others
 	once      *sessionsv1.OnceKey
 }
+
+// extensions are the names that the agent's document lists (Poppy 3.3).
+func (c client) extensions() []string { return slices.Sorted(maps.Keys(c.agent.Document.Extensions)) }
 
 // authenticate establishes who sent the form to endpoint (Poppy 4.1). The jti is not
 // claimed yet: that comes after every other check (decision 7).

@@ -58,7 +58,7 @@ func (a *App) open(ctx context.Context, c client, request oauth.TokenRequest, pr
 	}
 	opened, err := a.Sessions.OpenSession(ctx, &sessionsv1.OpenSessionRequest{
 		ClientId: c.id, AgentName: c.agent.Document.Name, UserId: session.UserID(), SessionId: request.SessionID, Resource: request.Resource,
-		Proof: proof,
+		Proof: proof, Extensions: c.extensions(),
 		Once: []*sessionsv1.OnceKey{c.once, {
 			Kind: replay.KindSessionAssertion, Owner: session.ClientID(), Jti: session.JTI(),
 			IssueTime: timestamppb.New(session.IssuedAt()), Until: timestamppb.New(session.ReplayUntil()),
@@ -71,7 +71,7 @@ func (a *App) open(ctx context.Context, c client, request oauth.TokenRequest, pr
 func (a *App) exchange(ctx context.Context, c client, request oauth.TokenRequest, proof *sessionsv1.ProofOfRequest) (*sessionsv1.IssuedTokens, error) {
 	ask := &sessionsv1.ExchangeRequest{
 		ClientId: c.id, AgentName: c.agent.Document.Name, SessionId: request.SessionID, Resource: request.Resource,
-		Proof: proof, Once: []*sessionsv1.OnceKey{c.once},
+		Proof: proof, Once: []*sessionsv1.OnceKey{c.once}, Extensions: c.extensions(),
 	}
 	switch request.Grant {
 	case oauth.GrantAuthorizationCode:

@@ -72,8 +72,7 @@ func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s
 			return err
 		}
 		if s.Parent() != "" {
-			// The parent first: its lock decides between two starts below it.
-			if err := x.openBelow(ctx, u, s.Parent(), x.id); err != nil {
+			if repeated, err := x.openBelow(ctx, u, s.Parent(), x.id); repeated || err != nil {
 				return err
 			}
 		}
@@ -125,18 +124,21 @@ func lockOwn(ctx context.Context, tx store.Tx, caller Caller, id string) (*store
 	return c, conversation.CheckOwner(c.Owner(), caller.owner())
 }
 
-// openBelow judges the parent of a Direct Conversation and tells it of c (Poppy 7.10).
-func (x *acceptance) openBelow(ctx context.Context, u *unit, parentID, id string) error {
+// openBelow judges the parent of a Direct Conversation and tells it that the
+// conversation with the id opens (Poppy 7.10). The parent's lock decides between two
+// starts below it: who waited for it may turn out to be a retry of who had it.
+func (x *acceptance) openBelow(ctx context.Context, u *unit, parentID, id string) (repeated bool, err error) {
 	parent, err := lockOwn(ctx, u.Tx, x.caller, parentID)
 	if err != nil {
-		return err
+		return false, err
 	}
-	turns, err := openTurns(ctx, u.Tx, parent.ID)
-	if err != nil {
-		return err
+	if parent.ChildID != "" {
+		if repeated, err = x.repeat(ctx, u.Tx); repeated || err != nil {
+			return repeated, err
+		}
 	}
-	_, err = u.happen(ctx, parent, conversation.DirectOpens(id), effects{due: firstDue(turns)})
-	return err
+	_, err = u.happen(ctx, parent, conversation.DirectOpens(id), effects{due: parent.AnswerDueAt})
+	return false, err
 }
 
 func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Message, t conversation.Target, id string, q conversation.ReadQuery) (*acceptance, error) {

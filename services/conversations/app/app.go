@@ -62,6 +62,8 @@ type Caller struct {
 	SignedIn  bool
 	Account   string
 	Scopes    []string
+	// Expires is when the token does at the latest; zero for never.
+	Expires time.Time
 }
 
 // owner is the caller as the rules of ownership know them (Poppy 7.2).

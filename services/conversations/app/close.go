@@ -43,7 +43,7 @@ var errKeep = errors.New("the conversation stays open")
 
 func (a *App) closeInactive(ctx context.Context, scope tenancy.Scope, id string, before time.Time) error {
 	_, err := a.close(ctx, scope, id, conversation.CompanyCloses(), byInactivity, func(c *store.Conversation) error {
-		if c.Status != conversation.Idle || !c.LastEventAt.Before(before) {
+		if c.Status != conversation.Idle || c.ChildID != "" || !c.LastEventAt.Before(before) {
 			return errKeep // something happened since it was found
 		}
 		return nil

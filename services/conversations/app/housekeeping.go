@@ -13,7 +13,8 @@ import (
 )
 
 // CloseInactive closes the idle conversations of every Company that had no event
-// for the Company's idle lifetime (Poppy 7.12).
+// for the Company's idle lifetime (Poppy 7.12). The parent of an open Direct
+// Conversation stays open with it; the end of that one is an event of the parent.
 func (a *App) CloseInactive(ctx context.Context) error {
 	return a.eachCompany(ctx, func(co *directory.Company) error {
 		if co.ConversationIdleLifetime <= 0 {
@@ -44,6 +45,7 @@ func (a *App) Prune(ctx context.Context) error {
 		return errors.Join(
 			a.eachFound(ctx, co.Scope, outdated, func(ctx context.Context, id string) error { return a.giveUp(ctx, co.Scope, id, before) }),
 			a.eachFound(ctx, co.Scope, prunable, func(ctx context.Context, id string) error { return a.prune(ctx, co.Scope, id, before) }),
+			a.store.Write(ctx, co.Scope, func(ctx context.Context, tx store.Tx) error { return tx.PruneNotes(ctx, before) }),
 		)
 	})
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
 
-// Read returns the events after q's cursor. With a wait it holds on until there is
-// one, the wait is over, the conversation is closed, the Session ended, or drain is
-// closed; nothing of the database is held meanwhile. When ctx ends, its error is
-// returned.
-func (a *App) Read(ctx context.Context, caller Caller, id string, q conversation.ReadQuery, drain <-chan struct{}) (conversation.ReadResponse, error) {
+// Read returns the events after q's cursor that there are now. Who waits for more follows.
+func (a *App) Read(ctx context.Context, caller Caller, id string, q conversation.ReadQuery) (conversation.ReadResponse, error) {
 	if err := checkID(id); err != nil {
 		return conversation.ReadResponse{}, err
 	}
-	return a.hold(ctx, caller, Accepted{ConversationID: id}, q, drain, func(p page) bool { return len(p.events) > 0 })
+	p, err := a.page(ctx, caller, id, q.Cursor, nil)
+	return p.response(q.Cursor), err
 }
 
-// ReadReply is the read that answers a POST with wait. The message's own events
-// don't end the hold; neither do, without a cursor, those from before it, which an
+// ReadReply is the read that answers a POST with wait. It holds on until there is an
+// event, the wait is over, the conversation is closed, the Session ended, or drain is
+// closed; nothing of the database is held meanwhile. When ctx ends, its error is
+// returned. The message's own events don't end the hold; neither do, without a cursor, those from before it, which an
 // agent that keeps no cursor gets again every time.
 func (a *App) ReadReply(ctx context.Context, caller Caller, accepted Accepted, q conversation.ReadQuery, drain <-chan struct{}) (conversation.ReadResponse, error) {
 	own := accepted.own
@@ -102,6 +102,11 @@ func (a *App) page(ctx context.Context, caller Caller, id, cursor string, seen *
 	if seen != nil {
 		return *seen, conversation.CheckOwner(seen.conversation.Owner(), caller.owner())
 	}
+	return a.pageFrom(ctx, caller, id, func(c *store.Conversation) (int64, error) { return startOf(c, cursor) })
+}
+
+// pageFrom reads what is after the sequence number that start says.
+func (a *App) pageFrom(ctx context.Context, caller Caller, id string, start func(*store.Conversation) (int64, error)) (page, error) {
 	var p page
 	err := a.store.Read(ctx, caller.Scope, func(ctx context.Context, tx store.Tx) error {
 		p = page{}
@@ -112,7 +117,7 @@ func (a *App) page(ctx context.Context, caller Caller, id, cursor string, seen *
 		if err := conversation.CheckOwner(c.Owner(), caller.owner()); err != nil {
 			return err
 		}
-		after, err := startOf(c, cursor)
+		after, err := start(c)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,11 @@ const (
 	Postponed                   // again at At
 	Exhausted                   // failed, and the schedule is over
 	Unwanted                    // late, and the Company wants no late ones
+	Rejected                    // the backend took it, and would say the same again: what it said can't be taken
 )
+
+// notOfferedReason is that of an answer that asks for a scope which no sign-in of the Company gives.
+const notOfferedReason = "scope not offered"
 
 // String is the ending in a word, for counting.
 func (e Ending) String() string {
@@ -35,6 +39,8 @@ func (e Ending) String() string {
 		return "exhausted"
 	case Unwanted:
 		return "unwanted"
+	case Rejected:
+		return "rejected"
 	}
 	return "unknown"
 }
@@ -47,6 +53,9 @@ type Attempt struct {
 	MessageID string
 	At        time.Time
 	Kept      store.Attempt
+	// Refused, if there is one, is told after the commit why the answer wasn't taken; "" if it was.
+	Refused func(reason string)
+	refusal *string
 }
 
 // ErrLost says that the delivery isn't the caller's any more: its lease ran out and
@@ -56,16 +65,30 @@ var ErrLost = errors.New("the lease of the delivery was lost")
 // Settle records an attempt in one transaction: the events of the answer, the new
 // state, the end of the delivery, and the lease of the conversation's next one,
 // which is returned. owner is who holds the claim; with the zero next, the following
-// delivery is left for anybody.
+// delivery is left for anybody. An answer that can't be taken ends its delivery, whose
+// reason says why.
 func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got Attempt, next store.Lease) (*store.Claim, error) {
+	refused, err := a.offered(ctx, claim.Scope, got.Reply.Authorization)
+	if err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		got = Attempt{Ending: Rejected, Kept: got.Kept, Refused: got.Refused}
+		got.Kept.Reason = notOfferedReason
+	}
+	var untaken string
+	got.refusal = &untaken
 	id := claim.Delivery.ConversationID
 	var following *store.Claim
 	var head *store.Conversation
 	var events []store.Event
 	var open bool // the turn, until this
 	var took time.Duration
-	err := a.write(ctx, claim.Scope, func(ctx context.Context, u *unit) error {
-		following, head, events, open = nil, nil, nil, false
+	err = a.write(ctx, claim.Scope, func(ctx context.Context, u *unit) error {
+		following, head, events, open, untaken = nil, nil, nil, false, ""
+		if got.Ending == Rejected {
+			untaken = got.Kept.Reason
+		}
 		tx := u.Tx
 		c, parent, err := u.lockToSettle(ctx, claim, got)
 		if err != nil {
@@ -90,6 +113,12 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		if err := u.tellParent(ctx, c, parent); err != nil {
 			return err
 		}
+		if got.Reply.HandOff {
+			// Those that waited behind this one are a person's now.
+			if others, err = tx.Live(ctx, id); err != nil {
+				return err
+			}
+		}
 		for _, l := range others {
 			if !l.Pending {
 				continue
@@ -108,6 +137,9 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		return nil, err
 	}
 	a.meter.Delivered(ctx, got.Ending.String())
+	if got.Refused != nil {
+		got.Refused(untaken)
+	}
 	switch {
 	case !open || head == nil:
 	case got.Ending == Answered && len(events) > 0: // not for a closed conversation
@@ -173,6 +205,9 @@ func (u *unit) settle(ctx context.Context, c *store.Conversation, mine store.Liv
 		outcome, in = store.OutcomeDeadline, conversation.DeadlinePassed(Notice(), more)
 	case Unwanted:
 		return nil, u.Finish(ctx, mine.ID, store.Expired, outcome, got.Kept, u.now)
+	case Rejected:
+		// The turn stays open: the Company may still answer it, and the agent is told at the deadline.
+		return nil, u.Finish(ctx, mine.ID, store.Failed, outcome, got.Kept, u.now)
 	case TakenOver, Postponed:
 		return nil, u.Finish(ctx, mine.ID, end, outcome, got.Kept, u.now)
 	}
@@ -182,11 +217,14 @@ func (u *unit) settle(ctx context.Context, c *store.Conversation, mine store.Liv
 	}
 	events, err := u.happen(ctx, c, in, e)
 	if reason := refusal(err); reason != "" {
-		got.Kept.Reason = reason
+		got.Kept.Reason, *got.refusal = reason, reason
 		return nil, u.Finish(ctx, mine.ID, end, store.OutcomeRefused, got.Kept, u.now)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if late := outcome == store.OutcomeDeadline || outcome == store.OutcomeHandedOff; late && !mine.Open() && len(events) > 0 {
+		outcome = store.OutcomeLate
 	}
 	return events, u.Finish(ctx, mine.ID, end, outcome, got.Kept, u.now)
 }
@@ -200,7 +238,7 @@ func refusal(err error) string {
 		return "conversation closed"
 	case problem.Is(err, problem.NotResponder):
 		return "a person took over"
-	case problem.Is(err, problem.DirectConversationOpen), problem.Is(err, problem.FailedPrecondition):
+	case problem.Is(err, problem.FailedPrecondition):
 		return "asked for the user, who talks already"
 	}
 	return ""
@@ -209,11 +247,11 @@ func refusal(err error) string {
 // acts gives the reply's messages their ids: the first one that under which its text was shown.
 func (got Attempt) acts() conversation.Acts {
 	first := got.MessageID
-	return got.Reply.Acts(func() string {
+	return asking(got.Reply.Acts(func() string {
 		id := first
 		if first = ""; id == "" {
 			id = newMessageID()
 		}
 		return id
-	})
+	}))
 }

@@ -69,6 +69,9 @@ func (u *unit) happen(ctx context.Context, c *store.Conversation, in conversatio
 	if err := u.follow(ctx, &before, c, e); err != nil {
 		return nil, err
 	}
+	if queues(payloads) {
+		c.HandoffReason, c.HadHandoff = e.reason, true
+	}
 	events := store.Append(c, u.now, payloads...)
 	if len(events) == 0 && !e.create && c.AnswerDueAt.Equal(before.AnswerDueAt) && c.Person == before.Person && c.Assignee == before.Assignee {
 		return nil, nil
@@ -81,11 +84,23 @@ func (u *unit) happen(ctx context.Context, c *store.Conversation, in conversatio
 	if err != nil {
 		return nil, err
 	}
-	if len(events) == 0 {
-		return nil, nil
+	if len(events) > 0 {
+		u.changed = append(u.changed, c)
+		if err := u.Insert(ctx, c, e.identity, events); err != nil {
+			return nil, err
+		}
 	}
-	u.changed = append(u.changed, c)
-	return events, u.Insert(ctx, c, e.identity, events)
+	return events, u.announce(ctx, &before, c, events, e)
+}
+
+// queues reports whether a person is asked for, also where it turns out at once that nobody is there.
+func queues(payloads []conversation.Payload) bool {
+	for _, p := range payloads {
+		if s, ok := p.(conversation.StatePayload); ok && s.Status == conversation.Queued {
+			return true
+		}
+	}
+	return false
 }
 
 // follow sets what depends on who handles the conversation now: deadlines, the person,
@@ -104,7 +119,7 @@ func (u *unit) follow(ctx context.Context, before, c *store.Conversation, e effe
 			if err != nil {
 				return err
 			}
-			c.AnswerDueAt, c.HandoffReason, c.HadHandoff = u.now.Add(times.queue), e.reason, true
+			c.AnswerDueAt = u.now.Add(times.queue)
 		}
 	case c.Status == conversation.Working && byPerson:
 		if c.AnswerDueAt = before.AnswerDueAt; before.Status != conversation.Working || before.Responder != c.Responder {
@@ -180,10 +195,6 @@ func (u *unit) tellParent(ctx context.Context, c, parent *store.Conversation) er
 	if parent == nil || c.Status != conversation.Closed {
 		return nil
 	}
-	turns, err := openTurns(ctx, u.Tx, parent.ID)
-	if err != nil {
-		return err
-	}
-	_, err = u.happen(ctx, parent, conversation.DirectCloses(c.ID), effects{due: firstDue(turns)})
+	_, err := u.happen(ctx, parent, conversation.DirectCloses(c.ID), effects{due: parent.AnswerDueAt})
 	return err
 }

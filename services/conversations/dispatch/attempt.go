@@ -1,14 +1,18 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -42,55 +46,133 @@ func (d *Dispatcher) deliver(c store.Claim) *store.Claim {
 	begun := d.deps.Now()
 	got := d.attempt(ctx, c)
 	if d.attempts.Err() != nil {
+		got.say(Receipt{Reason: notRecorded})
 		return nil // given up: Stop gives the lease back
 	}
 	d.deps.Meter.Attempted(ctx, got.Ending.String(), d.deps.Now().Sub(begun))
 	span.SetAttributes(attribute.String("poppyfield.reason", got.Kept.Reason))
-	return d.record(context.WithoutCancel(ctx), c, got)
+	next := d.record(context.WithoutCancel(ctx), c, got)
+	if got.Ending == app.Postponed && !got.At.After(d.deps.Now()) {
+		d.ring(c.Scope)
+	}
+	return next
 }
 
-// attempt calls the relay once and decides what the result means for the delivery.
-func (d *Dispatcher) attempt(ctx context.Context, c store.Claim) app.Attempt {
+// result is an attempt, and whom to tell what became of it.
+type result struct {
+	app.Attempt
+	told func(Receipt) // nil for nobody
+	bad  string        // why the answer was not taken as one
+}
+
+func (r result) say(what Receipt) {
+	if r.told != nil {
+		r.told(what)
+	}
+}
+
+const notRecorded = "not recorded: it will be asked again"
+
+// attempt brings a delivery to the backend once and decides what the result means for it.
+func (d *Dispatcher) attempt(ctx context.Context, c store.Claim) result {
 	body, err := webhook.BuildBody(content(c))
 	if err != nil {
 		d.deps.Log.ErrorContext(ctx, "webhook not built", "delivery", c.Delivery.ID, "error", err)
 		return d.again(c, disabledWait, store.Attempt{Reason: "not built"})
 	}
-	callCtx, cancel := context.WithTimeout(ctx, d.cfg.Attempt)
+	r, err := d.routes.get(ctx, c.Scope)
+	if err != nil {
+		return d.again(c, unreachableWait, store.Attempt{Reason: "relay not reached"})
+	}
+	if r.stream {
+		return d.byStream(ctx, c, r, body)
+	}
+	return d.byRelay(ctx, c, r, body)
+}
+
+// byRelay has the relay make the attempt.
+func (d *Dispatcher) byRelay(ctx context.Context, c store.Claim, r route, body []byte) result {
+	req := &relayv1.DeliverRequest{
+		DeliveryId: c.Delivery.ID, Body: body, Late: c.Late, Attempt: int32(min(c.Delivery.Attempts, math.MaxInt32)), ConversationId: c.Delivery.ConversationID,
+	}
+	if r.history > 0 {
+		var err error
+		if req.History, err = d.history(ctx, c, r.history); err != nil {
+			d.deps.Log.WarnContext(ctx, "history of a conversation not read", "delivery", c.Delivery.ID, "error", err)
+			return d.again(c, unreachableWait, store.Attempt{Reason: "history not read"})
+		}
+	}
+	most := d.cfg.Attempt
+	if r.timeout > 0 {
+		most = r.timeout + slack
+	}
+	callCtx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	res, err := d.send(callCtx, &relayv1.DeliverRequest{DeliveryId: c.Delivery.ID, Body: body, Late: c.Late})
+	messageID := ids.New(ids.Message)
+	pieces := 0
+	res, err := d.send(callCtx, req, func(text string) {
+		pieces++
+		d.deps.Delta(ctx, c.Scope, c.Delivery.ConversationID, messageID, text)
+	})
 	if err != nil {
 		if ctx.Err() == nil {
 			d.deps.Log.WarnContext(ctx, "relay not reached", "delivery", c.Delivery.ID, "error", err)
 		}
-		if callCtx.Err() != nil {
-			return d.retry(c, 0, store.Attempt{Reason: "no answer in time"})
+		switch {
+		case callCtx.Err() != nil:
+			return d.retry(c, r, 0, store.Attempt{Reason: "no answer in time"})
+		case pieces > 0 || errors.Is(err, io.EOF):
+			return d.retry(c, r, 0, store.Attempt{Reason: "answer not readable"})
 		}
 		return d.again(c, unreachableWait, store.Attempt{Reason: "relay not reached"})
 	}
+	return d.judge(c, r, res, messageID)
+}
+
+// judge decides what the relay's last frame means.
+func (d *Dispatcher) judge(c store.Claim, r route, res *relayv1.DeliverResponse, messageID string) result {
 	kept := store.Attempt{Status: int(res.GetStatus()), Reason: res.GetReason(), Count: c.Delivery.Attempts + 1}
 	switch res.GetOutcome() {
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_ANSWERED:
-		messages, err := messages(res.GetMessages())
+		reply, err := saidIn(res).reply()
 		if err != nil {
-			kept.Reason = "answer breaks the contract"
-			return d.retry(c, 0, kept)
+			kept.Reason = breaksContract
+			return d.retry(c, r, 0, kept)
 		}
-		return app.Attempt{Ending: app.Answered, Reply: conversation.Reply{Messages: messages}, Kept: kept}
+		return result{Attempt: app.Attempt{Ending: app.Answered, Reply: reply, MessageID: messageID, Kept: kept}}
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_ACCEPTED:
-		return app.Attempt{Ending: app.TakenOver, Kept: kept}
+		return result{Attempt: app.Attempt{Ending: app.TakenOver, Kept: kept}}
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_DISABLED:
 		return d.again(c, disabledWait, kept)
+	case relayv1.DeliverOutcome_DELIVER_OUTCOME_HELD:
+		wait := res.GetRetryAfter().AsDuration()
+		if wait <= 0 {
+			wait = heldWait
+		}
+		return d.again(c, wait, kept)
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_UNWANTED:
 		kept.Count = c.Delivery.Attempts
-		return app.Attempt{Ending: app.Unwanted, Kept: kept}
+		return result{Attempt: app.Attempt{Ending: app.Unwanted, Kept: kept}}
 	default:
-		return d.retry(c, res.GetRetryAfter().AsDuration(), kept)
+		return d.retry(c, r, res.GetRetryAfter().AsDuration(), kept)
 	}
 }
 
+const breaksContract = "answer breaks the contract"
+
+func saidIn(res *relayv1.DeliverResponse) Said {
+	s := Said{
+		AuthorizationError: res.GetAuthorizationError(), AuthorizationScope: res.GetAuthorizationScope(), RequestUser: res.GetRequestUser(),
+		HandOff: res.GetHandOff(), HandOffReason: res.GetHandOffReason(), Close: res.GetClose(),
+	}
+	for _, m := range res.GetMessages() {
+		s.Messages = append(s.Messages, SaidMessage{m.GetSender(), m.GetText(), m.GetData()})
+	}
+	return s
+}
+
 // send has the relay make an attempt and waits for its result.
-func (d *Dispatcher) send(ctx context.Context, req *relayv1.DeliverRequest) (*relayv1.DeliverResponse, error) {
+func (d *Dispatcher) send(ctx context.Context, req *relayv1.DeliverRequest, piece func(string)) (*relayv1.DeliverResponse, error) {
 	frames, err := d.deps.Relay.Deliver(ctx, req)
 	if err != nil {
 		return nil, err
@@ -100,41 +182,76 @@ func (d *Dispatcher) send(ctx context.Context, req *relayv1.DeliverRequest) (*re
 		if err != nil || frame.GetOutcome() != relayv1.DeliverOutcome_DELIVER_OUTCOME_UNSPECIFIED {
 			return frame, err
 		}
+		if text := frame.GetTextDelta(); text != "" {
+			piece(text)
+		}
 	}
+}
+
+// history is the conversation so far, for backends that don't keep it themselves.
+func (d *Dispatcher) history(ctx context.Context, c store.Claim, limit int) ([]*relayv1.Turn, error) {
+	var said []conversation.MessagePayload
+	err := d.deps.Store.Read(ctx, c.Scope, func(ctx context.Context, tx store.Tx) error {
+		var err error
+		said, err = tx.History(ctx, c, limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*relayv1.Turn, 0, len(said))
+	for _, m := range said {
+		out = append(out, &relayv1.Turn{Role: string(m.Role), Sender: string(m.Sender), Text: m.Text, Data: m.Data})
+	}
+	return out, nil
 }
 
 // again puts a claim off without counting the attempt against the schedule.
-func (d *Dispatcher) again(c store.Claim, wait time.Duration, kept store.Attempt) app.Attempt {
+func (d *Dispatcher) again(c store.Claim, wait time.Duration, kept store.Attempt) result {
 	kept.Count = c.Delivery.Attempts
-	return app.Attempt{Ending: app.Postponed, At: d.deps.Now().Add(wait), Kept: kept}
+	return result{Attempt: app.Attempt{Ending: app.Postponed, At: d.deps.Now().Add(wait), Kept: kept}}
 }
 
 // retry puts a failed claim off by the schedule, or gives it up at its end.
-func (d *Dispatcher) retry(c store.Claim, retryAfter time.Duration, kept store.Attempt) app.Attempt {
+func (d *Dispatcher) retry(c store.Claim, r route, retryAfter time.Duration, kept store.Attempt) result {
 	kept.Count = c.Delivery.Attempts + 1
-	wait, ok := webhook.NextAttempt(d.cfg.Schedule, kept.Count, d.cfg.Jitter(), retryAfter)
+	wait, ok := webhook.NextAttempt(d.schedule(r), kept.Count, d.cfg.Jitter(), retryAfter)
 	if !ok {
-		return app.Attempt{Ending: app.Exhausted, Kept: kept}
+		return result{Attempt: app.Attempt{Ending: app.Exhausted, Kept: kept}}
 	}
-	return app.Attempt{Ending: app.Postponed, At: d.deps.Now().Add(wait), Kept: kept}
+	return result{Attempt: app.Attempt{Ending: app.Postponed, At: d.deps.Now().Add(wait), Kept: kept}}
+}
+
+func (d *Dispatcher) schedule(r route) []time.Duration {
+	if len(r.schedule) == 0 {
+		return d.cfg.Schedule
+	}
+	return r.schedule
 }
 
 // record writes the result. If the database stays away the lease runs out, and the
 // webhook is sent again with the id by which the backend knows it.
-func (d *Dispatcher) record(ctx context.Context, c store.Claim, got app.Attempt) *store.Claim {
+func (d *Dispatcher) record(ctx context.Context, c store.Claim, got result) *store.Claim {
+	refused := ""
+	got.Refused = func(reason string) { refused = reason }
 	for try := 1; ; try++ {
-		next, err := d.recordOnce(ctx, c, got)
+		next, err := d.recordOnce(ctx, c, got.Attempt)
 		switch {
 		case err == nil:
+			reason := cmp.Or(got.bad, refused)
+			got.say(Receipt{Recorded: reason == "", Reason: reason})
 			return next
 		case errors.Is(err, app.ErrLost):
+			got.say(Receipt{Reason: tooLate})
 			d.deps.Log.InfoContext(ctx, "answer of a lost delivery dropped", "delivery", c.Delivery.ID)
 			d.deps.Meter.Delivered(ctx, "lost")
 			return nil
 		case store.IsDamage(err): // no later attempt could be recorded either
+			got.say(Receipt{Reason: notRecorded})
 			d.putAside(ctx, c.Scope, store.Damaged{ID: c.Delivery.ID, ConversationID: c.Delivery.ConversationID, Err: err})
 			return nil
 		case try == recordTries || d.attempts.Err() != nil:
+			got.say(Receipt{Reason: notRecorded})
 			d.deps.Log.ErrorContext(ctx, "result of a delivery not recorded", "delivery", c.Delivery.ID, "error", err)
 			d.deps.Meter.Delivered(ctx, "unrecorded")
 			return nil
@@ -159,18 +276,6 @@ func (d *Dispatcher) recordOnce(ctx context.Context, c store.Claim, got app.Atte
 	return d.recorder.Settle(ctx, c, d.id, got, next)
 }
 
-func messages(in []*relayv1.AnswerMessage) ([]conversation.CompanyMessage, error) {
-	out := make([]conversation.CompanyMessage, 0, len(in))
-	for _, m := range in {
-		parsed, err := conversation.ParseCompanyMessage(m.GetSender(), m.GetText(), m.GetData())
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, parsed)
-	}
-	return out, nil
-}
-
 // content is what the webhook of a claim says. It depends on nothing but what was
 // stored with the message, so that every attempt has the same bytes.
 func content(c store.Claim) webhook.Delivery {
@@ -186,6 +291,12 @@ func content(c store.Claim) webhook.Delivery {
 		UserID:       c.UserID,
 		Session:      webhook.DeliverySession{ID: m.SessionID, SignedIn: m.SignedIn, Scopes: m.Scopes},
 		ReplyBy:      c.Delivery.ReplyBy,
+	}
+	if c.ParentID != "" {
+		w.Conversation.Direct, w.Conversation.Parent = true, &c.ParentID
+	}
+	if c.Delivery.Round > 0 {
+		w.Handback = &webhook.DeliveryHandback{Note: m.Note}
 	}
 	if m.Account != "" {
 		w.Session.Account = &m.Account

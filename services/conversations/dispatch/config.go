@@ -25,7 +25,8 @@ type Config struct {
 	Renew      time.Duration // how often leases of deliveries in flight are renewed; 2 s
 	Sweep      time.Duration // how often due deliveries are looked for; 500 ms
 	Count      time.Duration // how often what is pending is counted; 10 s
-	// Attempt bounds a call of the relay, which has time-outs of its own; 2 min.
+	// Attempt bounds a call of the relay, and the wait for a stream's answer, where the
+	// route says no time-out; 2 min.
 	Attempt time.Duration
 	// Schedule is the waits before each attempt; webhook.DefaultSchedule.
 	Schedule []time.Duration
@@ -36,6 +37,9 @@ type Config struct {
 const (
 	disabledWait    = 30 * time.Second // until a backend that is off is asked for again
 	unreachableWait = 2 * time.Second  // after the relay itself could not be reached
+	heldWait        = time.Second      // until a backend is asked for again that is held back for no known time
+	// slack is how much longer than an attempt a call of the relay may take.
+	slack = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -73,6 +77,10 @@ type Deps struct {
 	Log    *slog.Logger
 	Tracer trace.Tracer
 	Meter  *meter.Meter
+	// Ring tells the other processes that a delivery of the Company is due. It must not block.
+	Ring func(ctx context.Context, scope tenancy.Scope)
+	// Delta shows a piece of a message that is being written. It must not block.
+	Delta func(ctx context.Context, scope tenancy.Scope, conversationID, messageID, text string)
 }
 
 // Recorder records what came of an attempt.

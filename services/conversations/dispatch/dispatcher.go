@@ -18,6 +18,9 @@ type Dispatcher struct {
 	id   string // the owner of this process's leases
 	wake chan struct{}
 
+	routes  *routes
+	streams *streams
+
 	recorder Recorder
 	attempts context.Context // ends when attempts in flight are given up
 	giveUp   context.CancelFunc
@@ -31,6 +34,9 @@ type Dispatcher struct {
 	total    int
 	used     map[string]int
 	waiting  map[string]struct{}
+	tight    bool                     // a Company was refused a slot because of all the others
+	limits   map[string]int           // what each Company in used may have, as of its last slot
+	absent   map[string]time.Time     // Companies whose streams aren't here, until when that is believed
 	inFlight map[string]time.Time     // delivery -> since when
 	changed  map[string]tenancy.Scope // Companies whose backend is another one now
 }
@@ -39,9 +45,16 @@ var _ app.Dispatcher = (*Dispatcher)(nil)
 
 // New makes a dispatcher that takes nothing before Start.
 func New(cfg Config, deps Deps) *Dispatcher {
+	if deps.Ring == nil {
+		deps.Ring = func(context.Context, tenancy.Scope) {}
+	}
+	if deps.Delta == nil {
+		deps.Delta = func(context.Context, tenancy.Scope, string, string, string) {}
+	}
 	return &Dispatcher{
 		cfg: cfg.withDefaults(), deps: deps, id: ids.New("dsp"), wake: make(chan struct{}, 1), idle: make(chan struct{}),
-		used: map[string]int{}, waiting: map[string]struct{}{}, inFlight: map[string]time.Time{}, changed: map[string]tenancy.Scope{},
+		routes: newRoutes(deps.Relay, deps.Now), streams: &streams{open: map[string][]*Stream{}},
+		used: map[string]int{}, waiting: map[string]struct{}{}, limits: map[string]int{}, absent: map[string]time.Time{}, inFlight: map[string]time.Time{}, changed: map[string]tenancy.Scope{},
 	}
 }
 
@@ -50,6 +63,7 @@ func (d *Dispatcher) Start(ctx context.Context, r Recorder) {
 	ctx = context.WithoutCancel(ctx)
 	d.recorder = r
 	d.attempts, d.giveUp = context.WithCancel(ctx)
+	d.routes.life = d.attempts
 	ctx, d.stop = context.WithCancel(ctx)
 	d.mu.Lock()
 	d.running = true
@@ -59,6 +73,9 @@ func (d *Dispatcher) Start(ctx context.Context, r Recorder) {
 	go d.renewLoop(ctx)
 	go d.countLoop(ctx)
 }
+
+// BeginDrain tells the backends that have a stream here to open one elsewhere. Stop does it too.
+func (d *Dispatcher) BeginDrain() { d.streams.goodbye() }
 
 // Stop claims no more, lets the attempts in flight end until ctx is done, gives up
 // what is left, and gives back every lease, so that another process goes on at once.
@@ -71,6 +88,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	if !was {
 		return nil
 	}
+	d.BeginDrain()
 	if idle {
 		d.idleOnce.Do(func() { close(d.idle) })
 	}
@@ -85,6 +103,7 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 	d.giveUp()
 	d.stop()
 	d.loops.Wait()
+	d.routes.stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if err := d.deps.Store.ReleaseAll(ctx, d.id, d.deps.Now()); err != nil {

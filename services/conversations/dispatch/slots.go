@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -14,27 +15,112 @@ type slot struct {
 	company string
 }
 
-// Take implements app.Dispatcher.
+// Take implements app.Dispatcher. Where the backend has its streams in other
+// processes, the slot is theirs: what is stored with it is due at once, for them.
 func (d *Dispatcher) Take(scope tenancy.Scope) (app.Slot, bool) {
-	s, ok := d.take(scope.CompanyID())
-	if !ok {
+	d.mu.Lock()
+	running := d.running
+	d.mu.Unlock()
+	if !running {
 		return nil, false
 	}
-	return s, true
+	r, err := d.routes.get(d.attempts, scope)
+	if err != nil {
+		return nil, false
+	}
+	if s, ok := d.take(scope.CompanyID(), r); ok {
+		return s, true
+	}
+	if r.stream && !r.off {
+		return elsewhere{d, scope}, true
+	}
+	return nil, false
 }
 
-func (d *Dispatcher) take(company string) (*slot, bool) {
+// elsewhere is a slot of another process.
+type elsewhere struct {
+	d     *Dispatcher
+	scope tenancy.Scope
+}
+
+// Lease implements app.Slot.
+func (elsewhere) Lease(time.Time) store.Lease { return store.Lease{} }
+
+// Run implements app.Slot.
+func (e elsewhere) Run(store.Claim) { e.d.ring(e.scope) }
+
+// Free implements app.Slot.
+func (elsewhere) Free() {}
+
+// ring has a delivery that is due claimed by whoever has a stream for it.
+func (d *Dispatcher) ring(scope tenancy.Scope) {
+	d.deps.Ring(context.WithoutCancel(d.attempts), scope)
+	d.Due(scope)
+}
+
+// Due says that another process left a delivery of the Company to those with a stream. It returns at once.
+func (d *Dispatcher) Due(scope tenancy.Scope) {
+	if d.streams.room(scope.CompanyID()) == 0 {
+		return
+	}
+	d.mu.Lock()
+	delete(d.absent, scope.CompanyID())
+	d.mu.Unlock()
+	d.look()
+}
+
+// present says that a backend has a stream here: what waits for it is tried at once.
+func (d *Dispatcher) present(scope tenancy.Scope) {
+	d.mu.Lock()
+	delete(d.absent, scope.CompanyID())
+	d.changed[scope.CompanyID()] = scope
+	d.mu.Unlock()
+	d.look()
+}
+
+// absentFor is how long it is believed that a Company's deliveries aren't for this process.
+const absentFor = 5 * time.Second
+
+// mine reports whether this process may deliver for a Company at all.
+func (d *Dispatcher) mine(company string, r route) bool {
+	if !r.stream || !r.off && d.streams.room(company) > 0 {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.absent[company] = d.deps.Now().Add(absentFor)
+	return false
+}
+
+func (d *Dispatcher) take(company string, r route) (*slot, bool) {
+	most := d.cfg.PerCompany
+	if r.maxInFlight > 0 {
+		most = min(most, r.maxInFlight)
+	}
+	if r.stream {
+		if most = min(most, d.streams.room(company)); most == 0 || r.off {
+			return nil, false // a stream that opens has the sweep look
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.running {
 		return nil, false
 	}
-	if d.total >= d.cfg.Total || d.used[company] >= d.cfg.PerCompany {
+	// Nobody has more than what is left for the others, so that however many Companies
+	// hang, the next one still finds slots.
+	crowded := d.used[company] >= d.cfg.Total-d.total
+	if d.used[company] > 0 {
+		d.limits[company] = most
+	}
+	if crowded || d.used[company] >= most {
+		d.tight = d.tight || crowded
 		d.waiting[company] = struct{}{} // whoever frees a slot has the sweep look at once
 		return nil, false
 	}
 	d.total++
 	d.used[company]++
+	d.limits[company] = most
 	return &slot{d, company}, true
 }
 
@@ -59,13 +145,14 @@ func (s *slot) Run(c store.Claim) {
 func (s *slot) Free() {
 	d := s.d
 	d.mu.Lock()
-	full := d.total >= d.cfg.Total
 	d.total--
 	if d.used[s.company]--; d.used[s.company] == 0 {
 		delete(d.used, s.company)
+		delete(d.limits, s.company)
 	}
 	_, wanted := d.waiting[s.company]
-	wanted = wanted || full && len(d.waiting) > 0
+	wanted = wanted || d.tight
+	d.tight = false
 	idle := !d.running && d.total == 0
 	d.mu.Unlock()
 	if wanted {
@@ -84,19 +171,31 @@ func (d *Dispatcher) look() {
 	}
 }
 
-// busy returns the Companies without a free slot, and whether any slot is free at all.
+// busy returns the Companies without a free slot here, and whether any slot is free at all.
 func (d *Dispatcher) busy() (companies []string, free bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for company, n := range d.used {
-		if n >= d.cfg.PerCompany {
+	full := func(company string) bool {
+		n := d.used[company]
+		return n > 0 && (n >= d.limits[company] || n >= d.cfg.Total-d.total)
+	}
+	for company := range d.used {
+		if full(company) {
 			companies = append(companies, company)
 		}
 	}
 	// Companies that still have to wait say so again when the sweep finds them.
 	for company := range d.waiting {
-		if d.used[company] < d.cfg.PerCompany {
+		if !full(company) {
 			delete(d.waiting, company)
+		}
+	}
+	now := d.deps.Now()
+	for company, until := range d.absent {
+		if now.Before(until) {
+			companies = append(companies, company)
+		} else {
+			delete(d.absent, company)
 		}
 	}
 	return companies, d.running && d.total < d.cfg.Total

@@ -31,12 +31,13 @@ const sweepBatch = 256
 // sweep claims due deliveries for as long as there are slots: retries whose time has
 // come, what found no slot at first, and what other processes left behind.
 func (d *Dispatcher) sweep(ctx context.Context) error {
+	var skipped []string // Companies whose route can't be had now
 	for {
-		busy, free := d.busy()
+		except, free := d.busy()
 		if !free {
 			return nil
 		}
-		due, err := d.deps.Store.DueDeliveries(ctx, d.deps.Now(), sweepBatch, busy)
+		due, err := d.deps.Store.DueDeliveries(ctx, d.deps.Now(), sweepBatch, append(except, skipped...))
 		if err != nil {
 			return err
 		}
@@ -49,27 +50,38 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 			}
 			byCompany[company] = append(byCompany[company], one)
 		}
-		claimed := 0
+		moved := 0
 		for _, company := range companies {
-			n, err := d.claim(ctx, byCompany[company])
+			scope := byCompany[company][0].Scope
+			r, err := d.routes.get(ctx, scope)
+			if err != nil {
+				skipped = append(skipped, company)
+				moved++
+				continue
+			}
+			if !d.mine(company, r) {
+				moved++ // the next look leaves them out
+				continue
+			}
+			n, err := d.claim(ctx, byCompany[company], r)
 			if err != nil {
 				return err
 			}
-			claimed += n
+			moved += n
 		}
-		if len(due) < sweepBatch || claimed == 0 {
+		if len(due) < sweepBatch || moved == 0 {
 			return nil
 		}
 	}
 }
 
 // claim takes as many of one Company's due deliveries as there are slots, and returns how many it dealt with.
-func (d *Dispatcher) claim(ctx context.Context, due []store.Due) (int, error) {
+func (d *Dispatcher) claim(ctx context.Context, due []store.Due, r route) (int, error) {
 	scope := due[0].Scope
 	var slots []*slot
 	var deliveries []string
 	for _, one := range due {
-		s, ok := d.take(scope.CompanyID())
+		s, ok := d.take(scope.CompanyID(), r)
 		if !ok {
 			break
 		}
@@ -113,10 +125,8 @@ func (d *Dispatcher) putAside(ctx context.Context, scope tenancy.Scope, one stor
 // BackendChanged says that a Company's backend is on again or elsewhere: what waits for
 // it is tried at once. It returns at once.
 func (d *Dispatcher) BackendChanged(scope tenancy.Scope) {
-	d.mu.Lock()
-	d.changed[scope.CompanyID()] = scope
-	d.mu.Unlock()
-	d.look()
+	d.routes.drop(scope.CompanyID())
+	d.present(scope)
 }
 
 func (d *Dispatcher) makeDue(ctx context.Context) {

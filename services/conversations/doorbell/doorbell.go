@@ -1,12 +1,14 @@
 // Package doorbell wakes those who wait for a conversation to change. A ring says
 // where to look and how far the events go, and nothing else; one that gets lost is
 // made up for by the caller's own time-outs, by a ring for everybody after NATS
-// came back, and by one every second while it is away.
+// came back, and by one every second while it is away. The pieces of a message that
+// is being written travel beside the rings: they are shown or lost, never kept.
 package doorbell
 
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
@@ -17,36 +19,48 @@ import (
 type Bells struct {
 	bus           *bus.Bus
 	conversations *waiters
-	sessions      *bus.Hub
+	sessions      *waiters
+	written       *written
 	again         chan struct{}
 	leave         []func()
 }
 
-// New subscribes to both kinds.
+// New subscribes to all kinds.
 func New(b *bus.Bus) (*Bells, error) {
-	bells := &Bells{bus: b, conversations: newWaiters(), again: make(chan struct{}, 1)}
-	var err error
-	if bells.sessions, err = bus.NewHub(b, bus.AllSessions); err != nil {
-		return nil, err
-	}
-	unsubscribe, err := b.Subscribe(bus.AllConversations, func(_ context.Context, subject string, data []byte) {
-		seq, err := strconv.ParseInt(string(data), 10, 64)
+	bells := &Bells{bus: b, conversations: newWaiters(), sessions: newWaiters(), written: newWritten(), again: make(chan struct{}, 1)}
+	for pattern, handle := range map[string]func(key string, data []byte){
+		bus.AllConversations: func(key string, data []byte) {
+			seq, err := strconv.ParseInt(string(data), 10, 64)
+			if err != nil {
+				seq = 0
+			}
+			bells.conversations.ring(key, seq)
+		},
+		bus.AllSessions: func(key string, _ []byte) { bells.sessions.ring(key, 0) },
+		bus.AllDeltas:   bells.received,
+	} {
+		unsubscribe, err := b.Subscribe(pattern, func(_ context.Context, subject string, data []byte) { handle(keyOf(subject), data) })
 		if err != nil {
-			seq = 0
+			bells.Close()
+			return nil, err
 		}
-		bells.conversations.ring(subject, seq)
-	})
-	if err != nil {
-		bells.sessions.Close()
-		return nil, err
+		bells.leave = append(bells.leave, unsubscribe)
 	}
-	bells.leave = []func(){unsubscribe, b.OnReconnect(func() {
+	bells.leave = append(bells.leave, b.OnReconnect(func() {
 		select {
 		case bells.again <- struct{}{}:
 		default: // a round is about to start
 		}
-	})}
+	}))
 	return bells, nil
+}
+
+// keyOf returns what the subjects of a conversation, or of a Session, have in common:
+// "company.id".
+func keyOf(subject string) string {
+	_, rest, _ := strings.Cut(subject, ".")
+	_, key, _ := strings.Cut(rest, ".")
+	return key
 }
 
 // Ring tells every process that a conversation has events up to the sequence number
@@ -56,31 +70,52 @@ func (b *Bells) Ring(ctx context.Context, scope tenancy.Scope, conversationID st
 	if err != nil { // both ids are ours
 		return
 	}
-	b.conversations.ring(subject, last)
+	b.conversations.ring(keyOf(subject), last)
 	b.bus.Publish(ctx, subject, strconv.AppendInt(nil, last, 10))
 }
 
 // Conversation listens for rings of a conversation. Listen first and read then, or
 // what is committed in between is missed.
 func (b *Bells) Conversation(scope tenancy.Scope, conversationID string) (*Waiter, error) {
-	subject, err := bus.ConversationSubject(scope.CompanyID(), conversationID)
-	if err != nil {
+	w, wake := awaited()
+	if err := b.FollowConversation(scope, conversationID, w, wake); err != nil {
 		return nil, err
 	}
-	return b.conversations.listen(subject), nil
+	return w, nil
+}
+
+// FollowConversation is Conversation for those who have no goroutine that waits: wake
+// is called for every ring and must return at once. w is the caller's to keep.
+func (b *Bells) FollowConversation(scope tenancy.Scope, conversationID string, w *Waiter, wake func()) error {
+	subject, err := bus.ConversationSubject(scope.CompanyID(), conversationID)
+	if err != nil {
+		return err
+	}
+	w.wake = wake
+	b.conversations.listen(keyOf(subject), w)
+	return nil
 }
 
 // Session listens for the end of a Session or of one of its tokens; cancel must be called.
 func (b *Bells) Session(scope tenancy.Scope, sessionID string) (rung <-chan struct{}, cancel func()) {
+	w, wake := awaited()
+	b.FollowSession(scope, sessionID, w, wake)
+	return w.Rung, w.Close
+}
+
+// FollowSession is Session for those who have no goroutine that waits: wake is called
+// when the Session's tokens have to be judged again.
+func (b *Bells) FollowSession(scope tenancy.Scope, sessionID string, w *Waiter, wake func()) {
+	w.wake = wake
 	subject, err := bus.SessionSubject(scope.CompanyID(), sessionID)
 	if err != nil { // no such id is ever rung for
-		return nil, func() {}
+		return
 	}
-	return b.sessions.Listen(subject)
+	b.sessions.listen(keyOf(subject), w)
 }
 
 // Listeners returns how many are listening for a conversation.
-func (b *Bells) Listeners() int { return len(b.conversations.all()) }
+func (b *Bells) Listeners() int { return b.conversations.count() }
 
 const (
 	// awayInterval is how often everybody looks again while NATS is away.
@@ -88,30 +123,52 @@ const (
 	// After a reconnect everybody looks once, in steps: the database must not get the questions of all of them in one moment.
 	step         = 500
 	stepInterval = 50 * time.Millisecond
+	// Whose Session may have ended comes back with a request of its own, which is dearer.
+	sessionStep         = 100
+	sessionStepInterval = 500 * time.Millisecond
 )
 
 // Run makes up for rings of other processes that got lost, until ctx ends.
 func (b *Bells) Run(ctx context.Context) {
 	tick := time.NewTicker(awayInterval)
 	defer tick.Stop()
+	sessions := make(chan struct{}, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-sessions:
+				wakeAll(ctx, b.sessions, sessionStep, sessionStepInterval)
+			}
+		}
+	}()
+	defer func() { <-done }()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.again:
+			select {
+			case sessions <- struct{}{}:
+			default:
+			}
 		case <-tick.C:
+			b.written.forget()
 			if b.bus.Connected() {
 				continue
 			}
 		}
-		b.wakeAll(ctx)
+		wakeAll(ctx, b.conversations, step, stepInterval)
 	}
 }
 
-func (b *Bells) wakeAll(ctx context.Context) {
-	pause := time.NewTicker(stepInterval)
+func wakeAll(ctx context.Context, ws *waiters, step int, interval time.Duration) {
+	pause := time.NewTicker(interval)
 	defer pause.Stop()
-	for i, w := range b.conversations.all() {
+	for i, w := range ws.all() {
 		if i > 0 && i%step == 0 {
 			select {
 			case <-ctx.Done():
@@ -123,10 +180,9 @@ func (b *Bells) wakeAll(ctx context.Context) {
 	}
 }
 
-// Close ends both subscriptions.
+// Close ends the subscriptions.
 func (b *Bells) Close() {
 	for _, leave := range b.leave {
 		leave()
 	}
-	b.sessions.Close()
 }

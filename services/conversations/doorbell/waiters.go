@@ -6,14 +6,34 @@ import (
 	"sync/atomic"
 )
 
-// Waiter waits for events of one conversation.
+// Waiter waits for the rings of one conversation, or of one Session.
 type Waiter struct {
-	// Rung gets a value when there may be news. Several rings between two receives are one value.
+	// Rung gets a value when there may be news. Several rings between two receives are
+	// one value. It is nil for who follows.
 	Rung   <-chan struct{}
-	rung   chan struct{}
+	wake   func()
 	newest atomic.Int64
 	look   atomic.Bool
-	close  func()
+
+	// OnPiece, if set before listening, gets the pieces of messages that are being
+	// written. It must return at once.
+	OnPiece func(Piece)
+
+	// Where it is listed; at is guarded by the shard's lock.
+	shard *shard
+	key   string
+	at    int
+}
+
+// awaited makes a waiter that is woken by its channel.
+func awaited() (*Waiter, func()) {
+	rung := make(chan struct{}, 1)
+	return &Waiter{Rung: rung}, func() {
+		select {
+		case rung <- struct{}{}:
+		default: // one is waiting to be received already
+		}
+	}
 }
 
 // News reports whether the rings so far leave it possible that there is an event
@@ -23,8 +43,12 @@ func (w *Waiter) News(after int64) bool {
 	return w.newest.Load() > after || unknown
 }
 
-// Close ends the wait; it must be called.
-func (w *Waiter) Close() { w.close() }
+// Close ends the wait; it must be called. It may be called more than once.
+func (w *Waiter) Close() {
+	if s := w.shard; s != nil {
+		s.remove(w)
+	}
+}
 
 // ring tells w of the event with sequence number seq, or with 0 that something may have happened.
 func (w *Waiter) ring(seq int64) {
@@ -37,15 +61,12 @@ func (w *Waiter) ring(seq int64) {
 			break
 		}
 	}
-	select {
-	case w.rung <- struct{}{}:
-	default: // one is waiting to be received already
-	}
+	w.wake()
 }
 
 const shards = 32
 
-// waiters finds who waits for a subject.
+// waiters finds who waits for a key. A waiter costs an entry in a slice.
 type waiters struct {
 	seed   maphash.Seed
 	shards [shards]shard
@@ -53,44 +74,61 @@ type waiters struct {
 
 type shard struct {
 	mu sync.Mutex
-	on map[string]map[*Waiter]struct{}
+	on map[string][]*Waiter
 }
 
 func newWaiters() *waiters {
 	ws := &waiters{seed: maphash.MakeSeed()}
 	for i := range ws.shards {
-		ws.shards[i].on = map[string]map[*Waiter]struct{}{}
+		ws.shards[i].on = map[string][]*Waiter{}
 	}
 	return ws
 }
 
-func (ws *waiters) listen(subject string) *Waiter {
-	w := &Waiter{rung: make(chan struct{}, 1)}
-	w.Rung = w.rung
-	s := ws.shard(subject)
-	w.close = func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.on[subject], w)
-		if len(s.on[subject]) == 0 {
-			delete(s.on, subject)
-		}
-	}
+func (ws *waiters) listen(key string, w *Waiter) {
+	s := ws.shard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.on[subject] == nil {
-		s.on[subject] = map[*Waiter]struct{}{}
-	}
-	s.on[subject][w] = struct{}{}
-	return w
+	w.shard, w.key, w.at = s, key, len(s.on[key])
+	s.on[key] = append(s.on[key], w)
 }
 
-func (ws *waiters) ring(subject string, seq int64) {
-	s := ws.shard(subject)
+func (s *shard) remove(w *Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for w := range s.on[subject] {
+	on := s.on[w.key]
+	if w.at < 0 {
+		return
+	}
+	last := on[len(on)-1]
+	on[w.at], last.at = last, w.at
+	on[len(on)-1] = nil
+	w.at = -1
+	if len(on) == 1 {
+		delete(s.on, w.key)
+		return
+	}
+	s.on[w.key] = on[:len(on)-1]
+}
+
+func (ws *waiters) ring(key string, seq int64) {
+	s := ws.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.on[key] {
 		w.ring(seq)
+	}
+}
+
+// pass gives a piece to those who show pieces.
+func (ws *waiters) pass(key string, p Piece) {
+	s := ws.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.on[key] {
+		if w.OnPiece != nil {
+			w.OnPiece(p)
+		}
 	}
 }
 
@@ -101,15 +139,26 @@ func (ws *waiters) all() []*Waiter {
 		s := &ws.shards[i]
 		s.mu.Lock()
 		for _, on := range s.on {
-			for w := range on {
-				out = append(out, w)
-			}
+			out = append(out, on...)
 		}
 		s.mu.Unlock()
 	}
 	return out
 }
 
-func (ws *waiters) shard(subject string) *shard {
-	return &ws.shards[maphash.String(ws.seed, subject)%shards]
+func (ws *waiters) count() int {
+	n := 0
+	for i := range ws.shards {
+		s := &ws.shards[i]
+		s.mu.Lock()
+		for _, on := range s.on {
+			n += len(on)
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+func (ws *waiters) shard(key string) *shard {
+	return &ws.shards[maphash.String(ws.seed, key)%shards]
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/resource"
-	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
@@ -173,55 +172,6 @@ func (s *Conversations) ListConversationEvents(ctx context.Context, req *adminv1
 		out.Events = append(out.Events, p)
 	}
 	return out, nil
-}
-
-// PostMessage implements the service.
-func (s *Conversations) PostMessage(ctx context.Context, req *adminv1.PostMessageRequest) (*adminv1.PostMessageResponse, error) {
-	scope, id, err := named(ctx, req.GetConversation())
-	if err != nil {
-		return nil, err
-	}
-	m, err := parseMessage(req.GetMessage())
-	if err != nil {
-		return nil, err
-	}
-	c, events, err := s.App.Respond(ctx, scope, id, app.Response{Reply: conversation.Reply{Messages: []conversation.CompanyMessage{m}}, More: req.GetMore()})
-	if err != nil {
-		return nil, missing(err)
-	}
-	out := &adminv1.PostMessageResponse{}
-	if out.Conversation, err = toProto(scope, c); err != nil {
-		return nil, err
-	}
-	out.Event, err = eventToProto(c, events[0])
-	return out, err
-}
-
-// parseMessage checks what the Company wrote. id and role are ours to set: what the
-// request says of them is ignored (Poppy 7.4, 7.7).
-func parseMessage(m *adminv1.Message) (conversation.CompanyMessage, error) {
-	var data []byte
-	if m.GetData() != nil {
-		var err error
-		if data, err = m.GetData().MarshalJSON(); err != nil {
-			return conversation.CompanyMessage{}, resource.Invalid("message.data", "is no object")
-		}
-	}
-	parsed, err := conversation.ParseCompanyMessage(m.GetSender(), m.GetText(), data)
-	if err == nil {
-		return parsed, nil
-	}
-	p := *problem.As(err)
-	fields := p.Fields
-	p.Fields = nil
-	for _, f := range fields {
-		path := f.Path
-		if path != "message" {
-			path = "message." + path
-		}
-		p.Fields = append(p.Fields, problem.Field{Path: path, Detail: f.Detail})
-	}
-	return conversation.CompanyMessage{}, &p
 }
 
 // CloseConversation implements the service.

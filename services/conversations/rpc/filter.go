@@ -16,6 +16,7 @@ func parseFilter(raw string) (store.Filter, error) {
 	var f store.Filter
 	fields := map[string]*string{
 		"status": &f.Status, "responder": &f.Responder, "client_id": &f.ClientID, "user": &f.UserID, "session": &f.SessionID,
+		"parent": &f.ParentID, "person": &f.Person,
 	}
 	rest := strings.TrimSpace(raw)
 	if rest == "" {
@@ -29,7 +30,7 @@ func parseFilter(raw string) (store.Filter, error) {
 		}
 		target, known := fields[name]
 		if !known {
-			return store.Filter{}, badFilter("no index serves a filter on this field; status, responder, client_id, user and session have one")
+			return store.Filter{}, badFilter("no index serves a filter on this field; status, responder, client_id, user, session, parent and person have one")
 		}
 		if *target != "" {
 			return store.Filter{}, badFilter(name + " is named twice")

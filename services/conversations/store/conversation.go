@@ -7,6 +7,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/ent"
 	entconversation "github.com/poppyfield/poppyfield/ent/conversation"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 )
 
@@ -108,7 +109,7 @@ func (t Tx) Create(ctx context.Context, c *Conversation) error {
 	if !c.AnswerDueAt.IsZero() {
 		create.SetAnswerDueAt(c.AnswerDueAt)
 	}
-	return create.Exec(ctx)
+	return create.Exec(db.Later(ctx))
 }
 
 // Save writes back what may change of a locked conversation, and counts its version up.
@@ -144,7 +145,7 @@ func (t Tx) Save(ctx context.Context, c *Conversation, now time.Time) error {
 	} else {
 		update.SetWaitingSince(c.WaitingSince)
 	}
-	return update.Exec(ctx)
+	return update.Exec(db.Later(ctx))
 }
 
 func fromRow(row *ent.Conversation) (*Conversation, error) {

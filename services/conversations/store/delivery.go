@@ -12,6 +12,7 @@ import (
 	entconversation "github.com/poppyfield/poppyfield/ent/conversation"
 	entdelivery "github.com/poppyfield/poppyfield/ent/delivery"
 	entevent "github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
@@ -22,6 +23,8 @@ const (
 	OutcomeAnswered = "answered"
 	OutcomeSilent   = "silent"
 	OutcomeDeadline = "deadline"
+	// OutcomeLate is an answer that came after the agent was told that none did, or after a person was asked for.
+	OutcomeLate     = "late"
 	OutcomeRefused  = "refused"
 	// OutcomeHandedOff is a turn that a person took over, or is awaited for.
 	OutcomeHandedOff = "handed_off"
@@ -35,6 +38,8 @@ type Moment struct {
 	Scopes    []string               `json:"scopes"`
 	Status    conversation.Status    `json:"status"`
 	Responder conversation.Responder `json:"responder"`
+	// Note is what the person wrote who handed the message back to the backend.
+	Note string `json:"note,omitempty"`
 }
 
 // Delivery is a message on its way to the backend.
@@ -93,7 +98,7 @@ func live(s *sql.Selector) {
 // They are done in order, so the newest one tells.
 func (t Tx) HasPending(ctx context.Context, conversationID string) (bool, error) {
 	row, err := t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID)).
-		Order(entdelivery.BySequence(sql.OrderDesc())).Select(entdelivery.FieldState).First(ctx)
+		Order(entdelivery.BySequence(sql.OrderDesc()), entdelivery.ByRound(sql.OrderDesc())).Select(entdelivery.FieldState).First(ctx)
 	if ent.IsNotFound(err) {
 		return false, nil
 	}
@@ -130,7 +135,7 @@ func (t Tx) Enqueue(ctx context.Context, d Delivery, behind bool, lease Lease) e
 	default:
 		create.SetNextAttemptAt(d.CreatedAt)
 	}
-	return create.Exec(ctx)
+	return create.Exec(db.Later(ctx))
 }
 
 // Live is a delivery that is not done, or whose turn is open.
@@ -164,16 +169,20 @@ func (t Tx) Live(ctx context.Context, conversationID string) ([]Live, error) {
 	}
 	out := make([]Live, 0, len(rows))
 	for _, row := range rows {
-		l := Live{
-			ID: row.ID, Sequence: row.Sequence, Pending: row.State == entdelivery.StatePending, LeaseOwner: row.LeaseOwner,
-			Attempts: row.Attempts, ExpectsReply: row.ExpectsReply, Outcome: row.AgentOutcome, CreatedAt: row.CreatedAt.UTC(),
-		}
-		if row.ReplyBy != nil {
-			l.ReplyBy = row.ReplyBy.UTC()
-		}
-		out = append(out, l)
+		out = append(out, liveOf(row))
 	}
 	return out, nil
+}
+
+func liveOf(row *ent.Delivery) Live {
+	l := Live{
+		ID: row.ID, Sequence: row.Sequence, Pending: row.State == entdelivery.StatePending, LeaseOwner: row.LeaseOwner,
+		Attempts: row.Attempts, ExpectsReply: row.ExpectsReply, Outcome: row.AgentOutcome, CreatedAt: row.CreatedAt.UTC(),
+	}
+	if row.ReplyBy != nil {
+		l.ReplyBy = row.ReplyBy.UTC()
+	}
+	return l
 }
 
 // Attempt is what a delivery keeps of its last attempt.
@@ -196,7 +205,7 @@ const (
 // Finish ends a delivery, with what the agent saw of its turn.
 func (t Tx) Finish(ctx context.Context, id string, end End, outcome string, a Attempt, now time.Time) error {
 	return t.tx.Delivery.Update().Where(entdelivery.ID(id)).SetState(entdelivery.State(end)).SetDoneAt(now).SetAgentOutcome(outcome).
-		SetLeaseOwner("").ClearLeaseUntil().SetAttempts(a.Count).SetLastStatus(a.Status).SetLastReason(a.Reason).Exec(ctx)
+		SetLeaseOwner("").ClearLeaseUntil().SetAttempts(a.Count).SetLastStatus(a.Status).SetLastReason(a.Reason).Exec(db.Later(ctx))
 }
 
 // Postpone ends an attempt that has to be made again at a later time.
@@ -274,7 +283,7 @@ func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (
 		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Round: row.Round, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
 		Traceparent: row.Traceparent, CreatedAt: row.CreatedAt.UTC(),
 	}}
-	c.Late = row.AgentOutcome == OutcomeDeadline
+	c.Late = row.AgentOutcome == OutcomeDeadline || row.AgentOutcome == OutcomeLate
 	if row.ReplyBy != nil {
 		c.Delivery.ReplyBy = row.ReplyBy.UTC()
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/poppyfield/poppyfield/ent"
 	entevent "github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 )
 
@@ -72,20 +74,22 @@ func (t Tx) Insert(ctx context.Context, c *Conversation, identity *Identity, eve
 	if len(events) == 0 {
 		return nil
 	}
-	creates := make([]*ent.EventCreate, 0, len(events))
+	ctx = db.Later(ctx)
 	for i, e := range events {
 		raw, err := conversation.EncodePayload(e.Payload)
 		if err != nil {
 			return err
 		}
-		create := t.tx.Event.Create().SetConversationID(c.ID).SetSequence(e.Sequence).SetType(string(e.Payload.Type())).
+		create := t.tx.Event.Create().SetID(ids.UUID()).SetConversationID(c.ID).SetSequence(e.Sequence).SetType(string(e.Payload.Type())).
 			SetPayload(raw).SetCreatedAt(e.CreatedAt)
 		if i == 0 && identity != nil {
 			create.SetOwner(identity.Owner).SetMessageID(identity.MessageID).SetContentHash(identity.Content[:]).SetFirst(identity.First)
 		}
-		creates = append(creates, create)
+		if err := create.Exec(ctx); err != nil {
+			return err
+		}
 	}
-	return t.tx.Event.CreateBulk(creates...).Exec(ctx)
+	return nil
 }
 
 // Events returns the kept events of c after a sequence number, up to the newest

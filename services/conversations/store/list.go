@@ -15,7 +15,7 @@ import (
 const MaxCount = 10_000
 
 // Filter narrows a list; empty fields narrow nothing.
-type Filter struct{ Status, Responder, ClientID, UserID, SessionID string }
+type Filter struct{ Status, Responder, ClientID, UserID, SessionID, ParentID, Person string }
 
 // Position is a place in the order of a list; the zero Position is its start.
 type Position struct {
@@ -90,6 +90,12 @@ func (f Filter) predicates() []predicate.Conversation {
 	}
 	if f.SessionID != "" {
 		out = append(out, entconversation.SessionID(f.SessionID))
+	}
+	if f.ParentID != "" {
+		out = append(out, entconversation.ParentID(f.ParentID))
+	}
+	if f.Person != "" {
+		out = append(out, entconversation.Person(f.Person))
 	}
 	return out
 }

@@ -29,7 +29,7 @@ type suite struct {
 
 func each(t *testing.T, fn func(*testing.T, suite)) {
 	t.Helper()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) { fn(t, suite{store.New(d), d, dbtest.Company(t, d)}) })
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { fn(t, suite{store.New(d, nil), d, dbtest.Company(t, d)}) })
 }
 
 func (s suite) write(t *testing.T, fn func(context.Context, store.Tx) error) {

@@ -130,8 +130,10 @@ func (s *Store) NextCompany(ctx context.Context, after string) (scope tenancy.Sc
 	return scope, ok, err
 }
 
-// Inactive finds idle conversations without an event since before.
+// Inactive finds idle conversations without an event since before. One with an open
+// Direct Conversation isn't idle: the User talks there.
 func (t Tx) Inactive(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	return t.tx.Conversation.Query().Where(entconversation.StatusEQ(entconversation.StatusIdle), entconversation.LastEventAtLT(before)).
+	return t.tx.Conversation.Query().
+		Where(entconversation.StatusEQ(entconversation.StatusIdle), entconversation.LastEventAtLT(before), entconversation.ChildID("")).
 		Order(entconversation.ByLastEventAt()).Limit(limit).IDs(ctx)
 }

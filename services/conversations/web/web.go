@@ -6,11 +6,14 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
@@ -20,6 +23,8 @@ import (
 type Handlers struct {
 	App      *app.App
 	Sessions sessionsv1.SessionsServiceClient
+	Now      clock.Clock
+	Streams  Streams
 }
 
 // Routes returns the endpoints below a Company's issuer.
@@ -27,7 +32,8 @@ func (h *Handlers) Routes() []publicweb.Route {
 	return []publicweb.Route{
 		{Method: http.MethodPost, Path: "/poppy/conversations", Handler: h.endpoint(h.start), Caller: publicweb.Session},
 		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/messages", Handler: h.endpoint(h.send), Caller: publicweb.Session},
-		{Method: http.MethodGet, Path: "/poppy/conversations/{id}/events", Handler: h.endpoint(h.events), Caller: publicweb.Session},
+		{Method: http.MethodGet, Path: "/poppy/conversations/{id}/events", Handler: h.events, Caller: publicweb.Session},
+		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/handoff", Handler: h.endpoint(h.handOff), Caller: publicweb.Session},
 		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/close", Handler: h.endpoint(h.close), Caller: publicweb.Session},
 	}
 }
@@ -37,14 +43,8 @@ type handler func(w http.ResponseWriter, r *http.Request, co *directory.Company,
 
 func (h *Handlers) endpoint(next handler) publicweb.Handler {
 	return func(w http.ResponseWriter, r *http.Request, co *directory.Company) {
-		if !co.ConversationsEnabled {
-			httpx.WriteNotFound(w)
-			return
-		}
-		caller, nonce, err := h.verify(r, co)
-		httpx.SetDPoPNonce(w, nonce)
-		if err != nil {
-			writeError(w, r, err)
+		caller, ok := h.admit(w, r, co)
+		if !ok {
 			return
 		}
 		status, body, err := next(w, r, co, caller)
@@ -54,6 +54,21 @@ func (h *Handlers) endpoint(next handler) publicweb.Handler {
 		}
 		httpx.WriteJSON(w, status, body)
 	}
+}
+
+// admit establishes whose the request is; without a caller it has answered.
+func (h *Handlers) admit(w http.ResponseWriter, r *http.Request, co *directory.Company) (app.Caller, bool) {
+	if !co.ConversationsEnabled {
+		httpx.WriteNotFound(w)
+		return app.Caller{}, false
+	}
+	caller, nonce, err := h.verify(r, co)
+	httpx.SetDPoPNonce(w, nonce)
+	if err != nil {
+		writeError(w, r, err)
+		return app.Caller{}, false
+	}
+	return caller, true
 }
 
 // verify has the request's token and proof judged. The URL is the configured one:
@@ -67,10 +82,26 @@ func (h *Handlers) verify(r *http.Request, co *directory.Company) (app.Caller, s
 	if err != nil {
 		return app.Caller{}, "", err
 	}
-	return app.Caller{
+	caller := app.Caller{
 		Scope: co.Scope, SessionID: got.GetSessionId(), ClientID: got.GetClientId(), AgentName: got.GetAgentName(), UserID: got.GetUserId(),
 		SignedIn: got.GetSignedIn(), Account: got.GetAccount(), Scopes: got.GetScopes(),
-	}, got.GetDpopNonce(), nil
+	}
+	if t := got.GetExpireTime(); t != nil {
+		caller.Expires = t.AsTime()
+	}
+	return caller, got.GetDpopNonce(), checkExtensions(co, got.GetExtensions())
+}
+
+// checkExtensions refuses an agent whose document doesn't list what the Company's
+// conversations can't do without (Poppy 3.3).
+func checkExtensions(co *directory.Company, listed []string) error {
+	for _, name := range co.RequiredExtensions {
+		if !slices.Contains(listed, name) {
+			return problem.New(problem.Forbidden, problem.ExtensionRequired, "poppy-0.1/3.3#12", "conversations here need an extension that the agent's document doesn't list").
+				WithExtra("extension", name)
+		}
+	}
+	return nil
 }
 
 // address is the URL of the endpoint that was matched, as configured.
@@ -158,29 +189,8 @@ func (h *Handlers) posted(ctx context.Context, caller app.Caller, accepted app.A
 	return status, body, err
 }
 
-func (h *Handlers) events(_ http.ResponseWriter, r *http.Request, _ *directory.Company, caller app.Caller) (int, []byte, error) {
-	q, err := conversation.ParseReadQuery(r.URL.RawQuery)
-	if err != nil {
-		return 0, nil, err
-	}
-	read, err := h.App.Read(r.Context(), caller, r.PathValue("id"), q, httpx.DrainDone(r.Context()))
-	if err != nil {
-		return 0, nil, err
-	}
-	body, err := conversation.EncodeRead(read)
-	return http.StatusOK, body, err
-}
-
 func (h *Handlers) close(w http.ResponseWriter, r *http.Request, _ *directory.Company, caller app.Caller) (int, []byte, error) {
-	// A close has no parameters, but a token in its URL is as leaked as anywhere.
-	if _, err := conversation.ParsePostQuery(r.URL.RawQuery); err != nil {
-		return 0, nil, err
-	}
-	body, err := httpx.ReadBody(w, r, conversation.MaxBody)
-	if err != nil {
-		return 0, nil, err
-	}
-	if err := conversation.ParseEmptyBody(body); err != nil {
+	if err := readEmpty(w, r); err != nil {
 		return 0, nil, err
 	}
 	closed, err := h.App.Close(r.Context(), caller, r.PathValue("id"))
@@ -189,4 +199,17 @@ func (h *Handlers) close(w http.ResponseWriter, r *http.Request, _ *directory.Co
 	}
 	out, err := conversation.EncodePost(closed)
 	return http.StatusOK, out, err
+}
+
+// readEmpty reads the empty object of a handoff or close. They have no parameters, but
+// a token in their URL is as leaked as anywhere.
+func readEmpty(w http.ResponseWriter, r *http.Request) error {
+	if _, err := conversation.ParsePostQuery(r.URL.RawQuery); err != nil {
+		return err
+	}
+	body, err := httpx.ReadBody(w, r, conversation.MaxBody)
+	if err != nil {
+		return err
+	}
+	return conversation.ParseEmptyBody(body)
 }

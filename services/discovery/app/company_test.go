@@ -171,7 +171,11 @@ func TestPJ06_PJ09_UpdateSettings_NamesTheFieldsAtFault(t *testing.T) {
 		"plain extension":        {extension("loyalty", `{"version":"1"}`), []string{"extensions.loyalty"}},
 		"number as version":      {extension("noodle.example/x", `{"version":1}`), []string{"extensions.noodle.example/x.version"}},
 		"operations, no address": {extension("operations", `{"version":"1"}`), []string{"extensions.operations.endpoint"}},
-		"long name":              {func(s *discovery.Settings) { s.OrganizationName = strings.Repeat("x", 201) }, []string{"organization_name"}},
+		"required extension": {func(s *discovery.Settings) {
+			extension("noodle.example/x", `{"version":"1"}`)(s)
+			s.RequiredExtensions = []string{"noodle.example/x", "operations", "noodle.example/x"}
+		}, []string{"required_extensions[1]", "required_extensions[2]"}},
+		"long name": {func(s *discovery.Settings) { s.OrganizationName = strings.Repeat("x", 201) }, []string{"organization_name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

@@ -156,13 +156,14 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 	}
 	fields := []string{
 		"organization_name", "conversations_enabled", "conversations_resource", "apis", "browser_session_endpoint", "custom_scopes", "extensions",
-		"direct_scopes", "device_scopes", "mediated_scopes",
+		"required_extensions", "direct_scopes", "device_scopes", "mediated_scopes",
 	}
 	has, err := resource.Mask(req.GetUpdateMask(), fields, func(f string) bool {
 		return map[string]bool{
 			"organization_name": in.GetOrganizationName() != "", "conversations_enabled": in.GetConversationsEnabled(),
 			"conversations_resource": in.GetConversationsResource(), "apis": len(in.GetApis()) > 0,
 			"browser_session_endpoint": in.GetBrowserSessionEndpoint() != "", "custom_scopes": len(in.GetCustomScopes()) > 0, "extensions": len(in.GetExtensions()) > 0,
+			"required_extensions": len(in.GetRequiredExtensions()) > 0,
 			"direct_scopes": len(in.GetDirectScopes()) > 0, "device_scopes": len(in.GetDeviceScopes()) > 0, "mediated_scopes": len(in.GetMediatedScopes()) > 0,
 		}[f]
 	})
@@ -202,6 +203,9 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 			if s := in.GetMediatedScopes(); len(s) > 0 {
 				to.Mediated = &discovery.Mediated{Scopes: s} // its fields are the connection's
 			}
+		}
+		if has("required_extensions") {
+			to.RequiredExtensions = in.GetRequiredExtensions()
 		}
 		if has("extensions") {
 			var err error
@@ -353,7 +357,7 @@ func settings(scope tenancy.Scope, c app.Company) (*adminv1.DiscoverySettings, e
 	out := &adminv1.DiscoverySettings{
 		Name: scope.Name() + "/discoverySettings", OrganizationName: c.Settings.OrganizationName,
 		ConversationsEnabled: c.Settings.Conversations.Enabled, ConversationsResource: c.Settings.Conversations.OwnResource,
-		BrowserSessionEndpoint: c.Settings.BrowserSessionEndpoint, CustomScopes: c.Settings.CustomScopes,
+		BrowserSessionEndpoint: c.Settings.BrowserSessionEndpoint, CustomScopes: c.Settings.CustomScopes, RequiredExtensions: c.Settings.RequiredExtensions,
 		UpdateTime: stamp(&c.SettingsAt), Etag: resource.ETag(c.Version),
 	}
 	if s := c.Settings.Direct; s != nil {

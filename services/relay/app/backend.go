@@ -2,227 +2,225 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
-	"net/http"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/platform/resource"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
-	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
-// Bounds of an attempt's length.
-const (
-	DefaultAttemptTimeout = 30 * time.Second
-	MinAttemptTimeout     = 100 * time.Millisecond
-	MaxAttemptTimeout     = 60 * time.Second
-)
-
-// sealing purpose of webhook secrets
-const purpose = "webhook secret"
-
-// NewBackend is the backend of a Company that has set up none yet.
-func NewBackend() Backend { return Backend{Enabled: true, DeliverLate: true} }
-
 // Backend returns the Company's backend; one never set up has no ID and no URL.
-func (a *App) Backend(ctx context.Context, scope tenancy.Scope) (Backend, error) {
-	b, _, err := a.store.Endpoint(ctx, scope, a.now())
-	return b, err
-}
-
-// Secrets returns the secrets that sign now, oldest first.
-func (a *App) Secrets(ctx context.Context, scope tenancy.Scope) ([]Secret, error) {
-	_, secrets, err := a.store.Endpoint(ctx, scope, a.now())
-	return secrets, err
+func (a *App) Backend(ctx context.Context, scope tenancy.Scope) (Endpoint, error) {
+	e, _, err := a.store.Endpoint(ctx, scope, Backend, a.now())
+	return e, err
 }
 
 // BackendChange is what may change of a backend; nil leaves a field.
 type BackendChange struct {
+	Kind           *string
 	URL            *string
+	AckTimeout     *time.Duration
 	AttemptTimeout *time.Duration
 	DeliverLate    *bool
+	APIKey         *string // an empty one takes it away
+	Model          *string
+	Instructions   *string
+	History        *int
+	Policy         PolicyChange
 	ETag           string
 	ValidateOnly   bool
 }
 
 // UpdateBackend changes the backend. The first URL also makes the key of v1a
 // signatures, so that no webhook ever goes out unsigned.
-func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch BackendChange) (Backend, error) {
+func (a *App) UpdateBackend(ctx context.Context, scope tenancy.Scope, ch BackendChange) (Endpoint, error) {
 	moved := false
-	apply := func(b *Backend) error {
-		if err := resource.CheckETag(ch.ETag, b.Version); err != nil {
+	apply := func(e *Endpoint) error {
+		if err := resource.CheckETag(ch.ETag, e.Version); err != nil {
 			return err
 		}
-		if ch.URL != nil {
-			if *ch.URL != "" { // an empty one takes the backend away
-				if err := a.check(*ch.URL); err != nil {
-					return resource.Invalid("backend.url", err.Error())
-				}
-			}
-			// A new address starts afresh, also after the old one said 410.
-			if moved = *ch.URL != b.URL; moved {
-				b.Enabled, b.DisableReason = true, ""
-			}
-			b.URL = *ch.URL
+		before := *e
+		if err := a.changeBackend(scope, e, ch); err != nil {
+			return err
 		}
-		if ch.AttemptTimeout != nil {
-			if d := *ch.AttemptTimeout; d != 0 && (d < MinAttemptTimeout || d > MaxAttemptTimeout) {
-				return resource.Invalid("backend.attempt_timeout", "must be between 0.1 s and 60 s")
-			}
-			b.AttemptTimeout = *ch.AttemptTimeout
-		}
-		if ch.DeliverLate != nil {
-			b.DeliverLate = *ch.DeliverLate
+		// Another place starts afresh, also after the old one said 410.
+		if moved = e.URL != before.URL || e.Kind != before.Kind; moved {
+			e.afresh()
 		}
 		return nil
 	}
-	now, secrets, err := a.store.Endpoint(ctx, scope, a.now())
+	now, secrets, err := a.store.Endpoint(ctx, scope, Backend, a.now())
 	if err != nil {
-		return Backend{}, err
+		return Endpoint{}, err
 	}
 	// What is refused must not leave a key behind.
 	if err := apply(&now); err != nil {
-		return Backend{}, err
+		return Endpoint{}, err
 	}
 	if ch.ValidateOnly {
 		return now, nil
 	}
-	if now.URL != "" {
+	if now.IsSet() {
 		if err := a.ensureKey(ctx, scope, secrets); err != nil {
-			return Backend{}, err
+			return Endpoint{}, err
 		}
 	}
-	b, err := a.store.UpdateBackend(ctx, scope, apply)
-	if err == nil && moved && b.URL != "" {
+	e, err := a.store.UpdateEndpoint(ctx, scope, Backend, apply)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	a.changed(ctx, scope)
+	if moved && e.IsSet() {
 		a.reachable(ctx, scope)
 	}
-	return b, err
+	return e, nil
 }
 
-// keyOverlap is how long a Company's first key signs on where two calls made one at the
-// same time: the receiver of either may have read the other's alone.
-const keyOverlap = time.Minute
-
-// ensureKey makes the key of v1a signatures unless secrets, those in force, hold one.
-func (a *App) ensureKey(ctx context.Context, scope tenancy.Scope, secrets []Secret) error {
-	if count(secrets, Ed25519) > 0 {
-		return nil
+func (a *App) changeBackend(scope tenancy.Scope, e *Endpoint, ch BackendChange) error {
+	if e.ID == "" {
+		e.ID = ids.New(ids.Backend)
 	}
-	_, _, err := a.RotateSecret(ctx, scope, Ed25519, keyOverlap)
-	return err
-}
-
-func count(secrets []Secret, kind string) int {
-	n := 0
-	for _, s := range secrets {
-		if s.Kind == kind {
-			n++
+	c, err := a.open(scope, *e)
+	if err != nil {
+		return err
+	}
+	var f faults
+	if ch.Kind != nil && *ch.Kind != e.Kind {
+		e.Kind = *ch.Kind
+		// What another kind was told is nothing to this one.
+		c.APIKey, e.Model, e.Instructions, e.History = "", "", "", 0
+		if e.Kind == KindStream {
+			e.URL = ""
 		}
 	}
-	return n
+	a.changeURL(e, ch.URL, &f)
+	changeTimeouts(e, ch, &f)
+	if ch.DeliverLate != nil {
+		e.DeliverLate = *ch.DeliverLate
+	}
+	changeModel(e, &c, ch, &f)
+	ch.Policy.apply(e, &c, "backend.policy", &f)
+	if err := f.error(); err != nil {
+		return err
+	}
+	return a.seal(scope, e, c)
+}
+
+func (a *App) changeURL(e *Endpoint, url *string, f *faults) {
+	if url != nil {
+		e.URL = *url
+	}
+	switch {
+	case e.Kind == KindStream:
+		f.check(e.URL == "", "backend.url", "a backend that opens a stream has none")
+	case e.URL == "": // an empty one takes the backend away
+		f.check(e.Kind == KindWebhook, "backend.url", "is needed for this kind")
+	case url != nil:
+		if len(e.URL) > maxURL {
+			f.add("backend.url", "is too long")
+		} else if err := a.check(e.URL); err != nil {
+			f.add("backend.url", err.Error())
+		}
+	}
+}
+
+func changeTimeouts(e *Endpoint, ch BackendChange, f *faults) {
+	if ch.AttemptTimeout != nil {
+		e.AttemptTimeout = *ch.AttemptTimeout
+		f.check(e.AttemptTimeout == 0 || e.AttemptTimeout >= MinAttemptTimeout && e.AttemptTimeout <= MaxAttemptTimeout,
+			"backend.attempt_timeout", "must be between 0.1 s and 5 min")
+	}
+	if ch.AckTimeout != nil {
+		e.AckTimeout = *ch.AckTimeout
+		f.check(e.AckTimeout == 0 || e.AckTimeout >= MinAttemptTimeout && e.AckTimeout <= MaxAckTimeout,
+			"backend.ack_timeout", "must be between 0.1 s and 60 s")
+	}
+	if f.err == nil && e.AckTimeout > e.Whole() {
+		f.add("backend.ack_timeout", "must not be longer than attempt_timeout")
+	}
+}
+
+func changeModel(e *Endpoint, c *Credentials, ch BackendChange, f *faults) {
+	if ch.APIKey != nil {
+		c.APIKey = *ch.APIKey
+		f.check(len(c.APIKey) <= maxAPIKey && isVisible(c.APIKey), "backend.api_key", "must be at most 4,096 visible ASCII characters")
+		f.check(c.APIKey == "" || e.Kind == KindOpenAIChat || e.Kind == KindA2A, "backend.api_key", "is for the kinds OPENAI_CHAT and A2A")
+	}
+	if ch.Model != nil {
+		e.Model = *ch.Model
+		f.check(len(e.Model) <= maxModel, "backend.model", "is too long")
+	}
+	if ch.Instructions != nil {
+		e.Instructions = *ch.Instructions
+		f.check(len([]rune(e.Instructions)) <= maxPrompt, "backend.instructions", "has more than 32,000 characters")
+	}
+	if ch.History != nil {
+		e.History = *ch.History
+		f.check(e.History >= 0 && e.History <= maxHistory, "backend.history", "must be between 0 and 200")
+	}
+	if e.Kind != KindOpenAIChat {
+		f.check(e.Model == "", "backend.model", "is for the kind OPENAI_CHAT")
+		f.check(e.Instructions == "", "backend.instructions", "are for the kind OPENAI_CHAT")
+		f.check(e.History == 0, "backend.history", "is for the kind OPENAI_CHAT")
+	}
+}
+
+func isVisible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // EnableBackend turns a disabled backend on again. What waits for it is tried at once,
 // also when it was on.
-func (a *App) EnableBackend(ctx context.Context, scope tenancy.Scope) (Backend, error) {
-	b, err := a.store.UpdateBackend(ctx, scope, func(b *Backend) error {
-		if b.URL == "" {
+func (a *App) EnableBackend(ctx context.Context, scope tenancy.Scope) (Endpoint, error) {
+	e, err := a.store.UpdateEndpoint(ctx, scope, Backend, func(e *Endpoint) error {
+		if !e.IsSet() {
 			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the backend has no URL yet").WithField("backend.url", "required")
 		}
-		b.Enabled, b.DisableReason = true, ""
+		e.enable()
 		return nil
 	})
 	if err == nil {
 		a.reachable(ctx, scope)
 	}
-	return b, err
+	return e, err
 }
 
-// maxSecrets is how many secrets of a kind may sign at once; every one of them makes
-// the header longer, which receivers bound.
-const maxSecrets = 5
-
-// RotateSecret makes a secret of the kind and returns it with its value, which for
-// HMAC is shown this once. Earlier ones of the kind sign for overlap longer.
-func (a *App) RotateSecret(ctx context.Context, scope tenancy.Scope, kind string, overlap time.Duration) (Secret, string, error) {
-	now := a.now()
-	if overlap > 0 {
-		secrets, err := a.Secrets(ctx, scope)
-		if err != nil {
-			return Secret{}, "", err
-		}
-		if count(secrets, kind) >= maxSecrets {
-			return Secret{}, "", problem.New(problem.Conflict, problem.FailedPrecondition, "", "%d secrets sign already: wait for one to end, or rotate without overlap", maxSecrets)
-		}
-	}
-	raw := make([]byte, 32)
-	if _, err := rand.Read(raw); err != nil {
-		return Secret{}, "", err
-	}
-	s := Secret{ID: ids.New(ids.WebhookSecret), Kind: kind, CreatedAt: now}
-	reveal := ""
-	if kind == HMAC {
-		secret, err := webhook.NewSecret(raw)
-		if err != nil {
-			return Secret{}, "", err
-		}
-		reveal = secret.Reveal()
-		s.Prefix = reveal[:len("whsec_")+4]
-	} else {
-		key, err := webhook.NewPrivateKey(raw)
-		if err != nil {
-			return Secret{}, "", err
-		}
-		s.PublicKey = key.Public().String()
-	}
-	var err error
-	if s.Sealed, err = a.keys.Seal(scope.CompanyID(), purpose, s.ID, raw); err != nil {
-		return Secret{}, "", err
-	}
-	if err := a.store.AddSecret(ctx, scope, s, now.Add(overlap)); err != nil {
-		return Secret{}, "", err
-	}
-	return s, reveal, nil
+// enable turns the endpoint on. Whether it recovers from having been turned off by itself is seen at its next attempt.
+func (e *Endpoint) enable() {
+	recovering := e.Recovering
+	e.afresh()
+	e.Recovering = recovering
 }
 
-// signers opens the secrets.
-func (a *App) signers(scope tenancy.Scope, secrets []Secret) ([]webhook.Signer, error) {
-	out := make([]webhook.Signer, 0, len(secrets))
-	for _, s := range secrets {
-		raw, err := a.keys.Open(scope.CompanyID(), purpose, s.ID, s.Sealed)
-		if err != nil {
-			return nil, err
+// Route is how a backend is delivered to.
+type Route struct {
+	Stream      bool
+	History     int // messages of the conversation that Deliver needs, the last one included
+	Schedule    []time.Duration
+	MaxInFlight int
+	Timeout     time.Duration // of one attempt at most
+}
+
+// Route returns how the Company's backend is delivered to.
+func (a *App) Route(ctx context.Context, scope tenancy.Scope) (Route, error) {
+	e, err := a.Backend(ctx, scope)
+	if err != nil {
+		return Route{}, err
+	}
+	out := Route{Stream: e.Kind == KindStream, Schedule: e.Schedule()[1:], MaxInFlight: e.InFlight(), Timeout: e.Whole()}
+	switch e.Kind {
+	case KindOpenAIChat:
+		if out.History = e.History; out.History == 0 {
+			out.History = DefaultHistory
 		}
-		if s.Kind == HMAC {
-			secret, err := webhook.NewSecret(raw)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, secret)
-			continue
-		}
-		key, err := webhook.NewPrivateKey(raw)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, key)
+	case KindA2A:
+		out.History = 1
 	}
 	return out, nil
-}
-
-// sign returns the headers of a webhook that is signed by every secret.
-func (a *App) sign(scope tenancy.Scope, id string, at time.Time, body []byte, secrets []Secret) (http.Header, error) {
-	signers, err := a.signers(scope, secrets)
-	if err != nil {
-		return nil, err
-	}
-	h, err := webhook.Sign(id, at, body, signers...)
-	if err != nil {
-		return nil, err
-	}
-	return http.Header{
-		webhook.HeaderID: {h.ID}, webhook.HeaderTimestamp: {h.Timestamp}, webhook.HeaderSignature: {h.Signature},
-	}, nil
 }

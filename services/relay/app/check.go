@@ -33,7 +33,7 @@ type Checked struct {
 // It is not repeated: the User is there and may try again.
 func (a *App) CheckCredentials(ctx context.Context, scope tenancy.Scope, c Check) (Checked, error) {
 	now := a.now()
-	_, secrets, err := a.store.Endpoint(ctx, scope, now)
+	_, secrets, err := a.store.Endpoint(ctx, scope, Backend, now)
 	if err != nil {
 		return Checked{}, err
 	}
@@ -42,7 +42,7 @@ func (a *App) CheckCredentials(ctx context.Context, scope tenancy.Scope, c Check
 			return Checked{}, err
 		}
 		// Read again: another call may have made one at the same time.
-		if _, secrets, err = a.store.Endpoint(ctx, scope, now); err != nil {
+		if _, secrets, err = a.store.Endpoint(ctx, scope, Backend, now); err != nil {
 			return Checked{}, err
 		}
 	}

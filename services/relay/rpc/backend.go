@@ -4,9 +4,9 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/resource"
@@ -31,8 +31,12 @@ func (s *Backends) GetBackend(ctx context.Context, req *adminv1.GetBackendReques
 	if err != nil {
 		return nil, err
 	}
-	return backend(scope, b), nil
+	return s.backend(scope, b), nil
 }
+
+var backendFields = append([]string{
+	"kind", "url", "ack_timeout", "attempt_timeout", "deliver_late", "api_key", "model", "instructions", "history",
+}, policyFields...)
 
 // UpdateBackend implements the service.
 func (s *Backends) UpdateBackend(ctx context.Context, req *adminv1.UpdateBackendRequest) (*adminv1.Backend, error) {
@@ -41,19 +45,38 @@ func (s *Backends) UpdateBackend(ctx context.Context, req *adminv1.UpdateBackend
 	if err != nil {
 		return nil, err
 	}
-	has, err := resource.Mask(req.GetUpdateMask(), []string{"url", "attempt_timeout", "deliver_late"}, func(f string) bool {
-		return f == "url" && in.GetUrl() != "" || f == "attempt_timeout" && in.GetAttemptTimeout() != nil || f == "deliver_late" && in.GetDeliverLate()
-	})
+	has, err := resource.Mask(req.GetUpdateMask(), backendFields, func(f string) bool { return backendHas(in, f) || policyHas(in.GetPolicy(), f) })
 	if err != nil {
 		return nil, err
 	}
-	ch := app.BackendChange{ETag: in.GetEtag(), ValidateOnly: req.GetValidateOnly()}
-	if has("url") {
-		ch.URL = &in.Url
+	ch := app.BackendChange{Policy: policyChange(in.GetPolicy(), has), ETag: in.GetEtag(), ValidateOnly: req.GetValidateOnly()}
+	if has("kind") {
+		kind := kinds[in.GetKind()]
+		ch.Kind = &kind
+	}
+	if has("ack_timeout") {
+		d := in.GetAckTimeout().AsDuration()
+		ch.AckTimeout = &d
 	}
 	if has("attempt_timeout") {
 		d := in.GetAttemptTimeout().AsDuration()
 		ch.AttemptTimeout = &d
+	}
+	if has("history") {
+		n := int(in.GetHistory())
+		ch.History = &n
+	}
+	// The key never came back to whoever sends all fields: it is only taken away by name.
+	if has("api_key") && (in.GetApiKey() != "" || slices.Contains(req.GetUpdateMask().GetPaths(), "api_key")) {
+		ch.APIKey = &in.ApiKey
+	}
+	for field, to := range map[string]struct {
+		from *string
+		to   **string
+	}{"url": {&in.Url, &ch.URL}, "model": {&in.Model, &ch.Model}, "instructions": {&in.Instructions, &ch.Instructions}} {
+		if has(field) {
+			*to.to = to.from
+		}
 	}
 	if has("deliver_late") {
 		ch.DeliverLate = &in.DeliverLate
@@ -62,7 +85,32 @@ func (s *Backends) UpdateBackend(ctx context.Context, req *adminv1.UpdateBackend
 	if err != nil {
 		return nil, err
 	}
-	return backend(scope, b), nil
+	return s.backend(scope, b), nil
+}
+
+// backendHas reports whether a field that isn't the policy's is set.
+func backendHas(in *adminv1.Backend, field string) bool {
+	switch field {
+	case "kind":
+		return in.GetKind() != adminv1.BackendKind_BACKEND_KIND_UNSPECIFIED
+	case "url":
+		return in.GetUrl() != ""
+	case "ack_timeout":
+		return in.GetAckTimeout() != nil
+	case "attempt_timeout":
+		return in.GetAttemptTimeout() != nil
+	case "deliver_late":
+		return in.GetDeliverLate()
+	case "api_key":
+		return in.GetApiKey() != ""
+	case "model":
+		return in.GetModel() != ""
+	case "instructions":
+		return in.GetInstructions() != ""
+	case "history":
+		return in.GetHistory() != 0
+	}
+	return false
 }
 
 // EnableBackend implements the service.
@@ -75,7 +123,7 @@ func (s *Backends) EnableBackend(ctx context.Context, req *adminv1.EnableBackend
 	if err != nil {
 		return nil, err
 	}
-	return backend(scope, b), nil
+	return s.backend(scope, b), nil
 }
 
 // RotateBackendSecret implements the service.
@@ -88,7 +136,7 @@ func (s *Backends) RotateBackendSecret(ctx context.Context, req *adminv1.RotateB
 	if req.GetKind() == adminv1.SecretKind_SECRET_KIND_ED25519 {
 		kind = app.Ed25519
 	}
-	made, value, err := s.App.RotateSecret(ctx, scope, kind, req.GetOverlap().AsDuration())
+	made, value, err := s.App.RotateSecret(ctx, scope, app.Backend, kind, req.GetOverlap().AsDuration())
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +151,11 @@ func (s *Backends) ListBackendSecrets(ctx context.Context, req *adminv1.ListBack
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.App.Secrets(ctx, scope)
+	got, err := s.App.Secrets(ctx, scope, app.Backend)
 	if err != nil {
 		return nil, err
 	}
-	out := &adminv1.ListBackendSecretsResponse{}
-	for _, one := range got {
-		out.Secrets = append(out.Secrets, secret(scope, one))
-	}
-	return out, nil
+	return &adminv1.ListBackendSecretsResponse{Secrets: secrets(scope, got)}, nil
 }
 
 // scopeOf returns the call's scope once name is found to be its backend.
@@ -127,22 +171,53 @@ func scopeOf(ctx context.Context, name string) (tenancy.Scope, error) {
 	return scope, err
 }
 
-func backend(scope tenancy.Scope, b app.Backend) *adminv1.Backend {
-	state := adminv1.BackendState_BACKEND_STATE_ENABLED
-	switch {
-	case b.URL == "":
-		state = adminv1.BackendState_BACKEND_STATE_NOT_SET
-	case !b.Enabled:
-		state = adminv1.BackendState_BACKEND_STATE_DISABLED
+var kinds = map[adminv1.BackendKind]string{
+	adminv1.BackendKind_BACKEND_KIND_UNSPECIFIED: app.KindWebhook,
+	adminv1.BackendKind_BACKEND_KIND_WEBHOOK:     app.KindWebhook,
+	adminv1.BackendKind_BACKEND_KIND_OPENAI_CHAT: app.KindOpenAIChat,
+	adminv1.BackendKind_BACKEND_KIND_A2A:         app.KindA2A,
+	adminv1.BackendKind_BACKEND_KIND_STREAM:      app.KindStream,
+}
+
+func kindOf(kind string) adminv1.BackendKind {
+	switch kind {
+	case app.KindOpenAIChat:
+		return adminv1.BackendKind_BACKEND_KIND_OPENAI_CHAT
+	case app.KindA2A:
+		return adminv1.BackendKind_BACKEND_KIND_A2A
+	case app.KindStream:
+		return adminv1.BackendKind_BACKEND_KIND_STREAM
+	default:
+		return adminv1.BackendKind_BACKEND_KIND_WEBHOOK
 	}
-	timeout := b.AttemptTimeout
-	if timeout == 0 {
-		timeout = app.DefaultAttemptTimeout
+}
+
+func (s *Backends) backend(scope tenancy.Scope, b app.Endpoint) *adminv1.Backend {
+	state := stateOf(b)
+	if !b.IsSet() {
+		state = adminv1.BackendState_BACKEND_STATE_NOT_SET
 	}
 	return &adminv1.Backend{
-		Name: scope.Name() + "/backend", Url: b.URL, State: state, DisableReason: b.DisableReason, AttemptTimeout: durationpb.New(timeout),
-		DeliverLate: b.DeliverLate, CreateTime: stamp(b.CreatedAt), UpdateTime: stamp(b.UpdatedAt), Etag: resource.ETag(b.Version),
+		Name: scope.Name() + "/backend", Kind: kindOf(b.Kind), Url: b.URL, State: state, DisableReason: b.DisableReason,
+		AckTimeout: lasting(b.Ack()), AttemptTimeout: lasting(b.Whole()), DeliverLate: b.DeliverLate, Policy: policy(b), HasApiKey: b.HasAPIKey,
+		Model: b.Model, Instructions: b.Instructions, History: int32(b.History), Health: health(s.App.Health(b)), //nolint:gosec // at most 200
+		CreateTime: stamp(b.CreatedAt), UpdateTime: stamp(b.UpdatedAt), Etag: resource.ETag(b.Version),
 	}
+}
+
+func stateOf(e app.Endpoint) adminv1.BackendState {
+	if e.Enabled {
+		return adminv1.BackendState_BACKEND_STATE_ENABLED
+	}
+	return adminv1.BackendState_BACKEND_STATE_DISABLED
+}
+
+func secrets(scope tenancy.Scope, all []app.Secret) []*adminv1.BackendSecret {
+	out := make([]*adminv1.BackendSecret, len(all))
+	for i, one := range all {
+		out[i] = secret(scope, one)
+	}
+	return out
 }
 
 func secret(scope tenancy.Scope, s app.Secret) *adminv1.BackendSecret {
@@ -150,13 +225,10 @@ func secret(scope tenancy.Scope, s app.Secret) *adminv1.BackendSecret {
 	if s.Kind == app.Ed25519 {
 		kind = adminv1.SecretKind_SECRET_KIND_ED25519
 	}
-	out := &adminv1.BackendSecret{
-		Name: scope.Name() + "/backend/secrets/" + s.ID, Kind: kind, PublicKey: s.PublicKey, Prefix: s.Prefix, CreateTime: stamp(s.CreatedAt),
+	return &adminv1.BackendSecret{
+		Name: scope.Name() + "/" + s.Name(), Kind: kind, PublicKey: s.PublicKey, Prefix: s.Prefix,
+		CreateTime: stamp(s.CreatedAt), ExpireTime: maybe(s.ExpiresAt),
 	}
-	if s.ExpiresAt != nil {
-		out.ExpireTime = stamp(*s.ExpiresAt)
-	}
-	return out
 }
 
 func stamp(t time.Time) *timestamppb.Timestamp {
@@ -164,4 +236,11 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(t)
+}
+
+func maybe(t *time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return stamp(*t)
 }

@@ -21,7 +21,7 @@ type Deliveries struct {
 var outcomes = map[app.Outcome]relayv1.DeliverOutcome{
 	app.Answered: relayv1.DeliverOutcome_DELIVER_OUTCOME_ANSWERED, app.Accepted: relayv1.DeliverOutcome_DELIVER_OUTCOME_ACCEPTED,
 	app.Retry: relayv1.DeliverOutcome_DELIVER_OUTCOME_RETRY, app.Disabled: relayv1.DeliverOutcome_DELIVER_OUTCOME_DISABLED,
-	app.Unwanted: relayv1.DeliverOutcome_DELIVER_OUTCOME_UNWANTED,
+	app.Unwanted: relayv1.DeliverOutcome_DELIVER_OUTCOME_UNWANTED, app.Held: relayv1.DeliverOutcome_DELIVER_OUTCOME_HELD,
 }
 
 // Deliver implements the service.
@@ -31,19 +31,39 @@ func (s *Deliveries) Deliver(req *relayv1.DeliverRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	got, err := s.App.Deliver(ctx, scope, req.GetDeliveryId(), req.GetBody(), req.GetLate())
+	in := app.DeliverInput{
+		ID: req.GetDeliveryId(), ConversationID: req.GetConversationId(), Body: req.GetBody(), Late: req.GetLate(), Attempt: int(req.GetAttempt()),
+	}
+	for _, t := range req.GetHistory() {
+		in.History = append(in.History, app.Turn{Role: t.GetRole(), Sender: t.GetSender(), Text: t.GetText(), Data: t.GetData()})
+	}
+	got, err := s.App.Deliver(ctx, scope, in, func(text string) {
+		// A caller that is gone shows by its context, which ends the attempt.
+		_ = stream.Send(&relayv1.DeliverResponse{TextDelta: text})
+	})
 	if err != nil {
 		return err
 	}
+	return stream.Send(attempt(got))
+}
+
+// attempt is the last frame of a Deliver.
+func attempt(got app.Attempt) *relayv1.DeliverResponse {
 	out := &relayv1.DeliverResponse{
 		Outcome: outcomes[got.Outcome], Status: int32(got.Status), Reason: got.Reason,
 		RetryAfter: durationpb.New(got.RetryAfter), Duration: durationpb.New(got.Duration),
+		HandOff: got.Reply.HandOff, HandOffReason: got.Reply.HandOffReason, Close: got.Reply.Close,
 	}
-	for _, m := range got.Messages {
-		p := m.Payload("")
-		out.Messages = append(out.Messages, &relayv1.AnswerMessage{Sender: string(p.Sender), Text: p.Text, Data: p.Data})
+	for _, m := range got.Reply.Messages {
+		out.Messages = append(out.Messages, &relayv1.AnswerMessage{Sender: string(m.Sender()), Text: m.Text(), Data: m.Data()})
 	}
-	return stream.Send(out)
+	if a := got.Reply.Authorization; a != nil {
+		out.AuthorizationError, out.AuthorizationScope = a.Error, a.Scope
+	}
+	if u := got.Reply.UserRequested; u != nil {
+		out.RequestUser = u.Reason
+	}
+	return out
 }
 
 // ListPublicKeys implements the service.
@@ -52,7 +72,7 @@ func (s *Deliveries) ListPublicKeys(ctx context.Context, _ *relayv1.ListPublicKe
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.App.Secrets(ctx, scope)
+	got, err := s.App.Secrets(ctx, scope, app.Backend)
 	if err != nil {
 		return nil, err
 	}

@@ -27,13 +27,13 @@ func each(t *testing.T, fn func(*testing.T, *rig)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := clock.NewManual(time.Date(2026, 11, 30, 9, 0, 0, 123456000, time.UTC))
-		fn(t, &rig{store.New(d, c.Now), c, dbtest.Company(t, d), dbtest.Company(t, d)})
+		fn(t, &rig{store.New(d, nil, c.Now), c, dbtest.Company(t, d), dbtest.Company(t, d)})
 	})
 }
 
-func (r *rig) endpoint(t testing.TB, scope tenancy.Scope) (app.Backend, []app.Secret) {
+func (r *rig) endpoint(t testing.TB, scope tenancy.Scope) (app.Endpoint, []app.Secret) {
 	t.Helper()
-	b, secrets, err := r.Endpoint(t.Context(), scope, r.clock.Now())
+	b, secrets, err := r.Endpoint(t.Context(), scope, app.Backend, r.clock.Now())
 	require.NoError(t, err)
 	return b, secrets
 }
@@ -54,8 +54,8 @@ func idsOf(secrets []app.Secret) []string {
 	return out
 }
 
-func url(u string) func(*app.Backend) error {
-	return func(b *app.Backend) error { b.URL = u; return nil }
+func url(u string) func(*app.Endpoint) error {
+	return func(b *app.Endpoint) error { b.URL = u; return nil }
 }
 
 func TestEndpoint_OfACompanyThatHasNone(t *testing.T) {
@@ -66,9 +66,9 @@ func TestEndpoint_OfACompanyThatHasNone(t *testing.T) {
 	})
 }
 
-func TestUpdateBackend_MadeAtTheFirstChange(t *testing.T) {
+func TestUpdateEndpoint_MadeAtTheFirstChange(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
-		made, err := r.UpdateBackend(t.Context(), r.a, func(b *app.Backend) error {
+		made, err := r.UpdateEndpoint(t.Context(), r.a, app.Backend, func(b *app.Endpoint) error {
 			require.Equal(t, app.NewBackend(), *b)
 			b.URL, b.AttemptTimeout, b.DeliverLate, b.Enabled, b.DisableReason = "https://a.example/hook", 1500*time.Millisecond, false, false, "endpoint gone"
 			return nil
@@ -77,12 +77,13 @@ func TestUpdateBackend_MadeAtTheFirstChange(t *testing.T) {
 		require.Equal(t, int64(1), made.Version)
 		got, _ := r.endpoint(t, r.a)
 		require.Equal(t, made, got)
-		require.Equal(t, app.Backend{
+		require.Equal(t, app.Endpoint{
+			Role: app.RoleAnswers, Kind: app.KindWebhook,
 			ID: made.ID, URL: "https://a.example/hook", AttemptTimeout: 1500 * time.Millisecond, DisableReason: "endpoint gone",
 			Version: 1, CreatedAt: r.clock.Now(), UpdatedAt: r.clock.Now(),
 		}, got)
 		r.clock.Advance(time.Second)
-		made, err = r.UpdateBackend(t.Context(), r.a, url("https://b.example"))
+		made, err = r.UpdateEndpoint(t.Context(), r.a, app.Backend, url("https://b.example"))
 		require.NoError(t, err)
 		require.Equal(t, int64(2), made.Version)
 		require.Equal(t, r.clock.Now(), made.UpdatedAt)
@@ -90,31 +91,31 @@ func TestUpdateBackend_MadeAtTheFirstChange(t *testing.T) {
 	})
 }
 
-func TestUpdateBackend_RefusedChangeLeavesEverything(t *testing.T) {
+func TestUpdateEndpoint_RefusedChangeLeavesEverything(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		no := problem.New(problem.Invalid, problem.InvalidRequest, "", "no")
-		refuse := func(b *app.Backend) error { b.URL = "https://x.example"; return no }
-		_, err := r.UpdateBackend(t.Context(), r.a, refuse)
+		refuse := func(b *app.Endpoint) error { b.URL = "https://x.example"; return no }
+		_, err := r.UpdateEndpoint(t.Context(), r.a, app.Backend, refuse)
 		require.ErrorIs(t, err, no)
 		b, _ := r.endpoint(t, r.a)
 		require.Empty(t, b.ID)
-		before, err := r.UpdateBackend(t.Context(), r.a, url("https://a.example"))
+		before, err := r.UpdateEndpoint(t.Context(), r.a, app.Backend, url("https://a.example"))
 		require.NoError(t, err)
-		_, err = r.UpdateBackend(t.Context(), r.a, refuse)
+		_, err = r.UpdateEndpoint(t.Context(), r.a, app.Backend, refuse)
 		require.ErrorIs(t, err, no)
 		after, _ := r.endpoint(t, r.a)
 		require.Equal(t, before, after)
 	})
 }
 
-func TestUpdateBackend_FirstChangesAtOnceMakeOneRow(t *testing.T) {
+func TestUpdateEndpoint_FirstChangesAtOnceMakeOneRow(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		const racers = 6
 		errs := make([]error, racers)
 		var all sync.WaitGroup
 		for i := range racers {
 			all.Go(func() {
-				_, errs[i] = r.UpdateBackend(t.Context(), r.a, func(b *app.Backend) error {
+				_, errs[i] = r.UpdateEndpoint(t.Context(), r.a, app.Backend, func(b *app.Endpoint) error {
 					b.AttemptTimeout += time.Second
 					return nil
 				})
@@ -169,7 +170,7 @@ func TestAddSecret_DropsThoseThatHaveEnded(t *testing.T) {
 		r.clock.Advance(time.Hour)
 		last := r.add(t, r.a, app.HMAC, time.Minute)
 		// Asked for a time at which all of them signed.
-		_, secrets, err := r.Endpoint(t.Context(), r.a, r.clock.Now().Add(-2*time.Hour))
+		_, secrets, err := r.Endpoint(t.Context(), r.a, app.Backend, r.clock.Now().Add(-2*time.Hour))
 		require.NoError(t, err)
 		require.Len(t, secrets, 2)
 		require.Contains(t, idsOf(secrets), last.ID)
@@ -180,13 +181,13 @@ func TestAddSecret_DropsThoseThatHaveEnded(t *testing.T) {
 
 func TestMT06_EndpointsAreTheirCompanysAlone(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
-		_, err := r.UpdateBackend(t.Context(), r.a, url("https://a.example"))
+		_, err := r.UpdateEndpoint(t.Context(), r.a, app.Backend, url("https://a.example"))
 		require.NoError(t, err)
 		first := r.add(t, r.a, app.HMAC, 0)
 		b, secrets := r.endpoint(t, r.b)
 		require.Equal(t, app.NewBackend(), b)
 		require.Empty(t, secrets)
-		_, err = r.UpdateBackend(t.Context(), r.b, url("https://b.example"))
+		_, err = r.UpdateEndpoint(t.Context(), r.b, app.Backend, url("https://b.example"))
 		require.NoError(t, err)
 		r.add(t, r.b, app.HMAC, 0)
 		b, secrets = r.endpoint(t, r.a)

@@ -61,6 +61,8 @@ type Deps struct {
 	Now       clock.Clock
 	Log       *slog.Logger
 	Meter     metric.Meter // nil counts nothing
+	// Listening tells whether somebody wants to hear of a Company's Sessions; nil for never.
+	Listening func(tenancy.Scope) bool
 }
 
 // App holds the use cases. It is safe for concurrent use.

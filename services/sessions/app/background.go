@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
@@ -66,7 +67,37 @@ func (a *App) Prune(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.pruneSessions(ctx, now)
+	return errors.Join(a.endIdle(ctx, now), a.pruneSessions(ctx, now))
+}
+
+// endIdle writes down the end of Sessions that idled out, where somebody listens: it
+// is over without that, but nobody would be told.
+func (a *App) endIdle(ctx context.Context, now time.Time) error {
+	if a.Listening == nil {
+		return nil
+	}
+	scopes, err := a.Store.Unused(ctx, now.Add(-touchEvery))
+	if err != nil {
+		return err
+	}
+	for _, scope := range scopes {
+		if !a.Listening(scope) {
+			continue
+		}
+		c, err := a.Companies.Get(ctx, scope)
+		if err != nil {
+			return err
+		}
+		if c.SessionIdleLifetime <= 0 {
+			continue
+		}
+		used := now.Add(-c.SessionIdleLifetime - touchEvery)
+		err = prune.InBatches(ctx, func(limit int) (int, error) { return a.Store.EndIdle(ctx, scope, used, now, limit) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *App) pruneSessions(ctx context.Context, now time.Time) error {

@@ -98,7 +98,7 @@ func (a *App) exchangeCode(ctx context.Context, company *directory.Company, o st
 	if err := checkOwn(o.Session, r.ClientID, company, now); err != nil {
 		return Issued{}, err
 	}
-	return a.redeem(ctx, company, *o.Session, redemption{
+	return a.redeem(ctx, company, listing(*o.Session, r.Extensions), redemption{
 		what: approval{directory.Direct, r.AgentName, Account{c.Account, c.AccountLabel}, c.Scope},
 		use:  func(in store.SignedIn) error { return a.Store.RedeemCode(ctx, company.Scope, c.Hash, in) },
 		late: func() error { return a.lostRace(ctx, company, c.Hash) },

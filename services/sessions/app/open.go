@@ -41,7 +41,7 @@ func (a *App) open(ctx context.Context, company *directory.Company, o store.Open
 		return Issued{}, err
 	}
 	create := r.SessionID == ""
-	session := store.Session{ClientID: r.ClientID, AgentName: r.AgentName, UserID: r.UserID, CreatedAt: now, LastUsedAt: now}
+	session := store.Session{ClientID: r.ClientID, AgentName: r.AgentName, UserID: r.UserID, Extensions: listed(r.Extensions), CreatedAt: now, LastUsedAt: now}
 	if create {
 		session.ID = ids.New(ids.Session)
 	} else {

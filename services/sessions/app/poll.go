@@ -74,7 +74,7 @@ func (a *App) exchangeDevice(ctx context.Context, company *directory.Company, o 
 	if err := a.takeStart(company, r.ClientID, now); err != nil {
 		return Issued{}, err
 	}
-	return a.redeem(ctx, company, *o.Session, redemption{
+	return a.redeem(ctx, company, listing(*o.Session, r.Extensions), redemption{
 		what: approval{directory.Device, r.AgentName, Account{d.Account, d.AccountLabel}, d.ApprovedScope},
 		use:  func(in store.SignedIn) error { return a.Store.RedeemDevice(ctx, company.Scope, d.Hash, in) },
 		late: deviceConsumed,

@@ -23,7 +23,7 @@ func TestPrune_SignIns(t *testing.T) {
 		p := fixture.NewPlatform(t, d)
 		p.Serve(t)
 		c := p.NewCompany(t)
-		s := entstore.New(d)
+		s := entstore.New(d, nil)
 		a, err := app.New(app.Deps{Store: s, Companies: p.Directory, Now: p.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		now := p.Clock.Now()

@@ -21,9 +21,9 @@ func TestPrune(t *testing.T) {
 		p := fixture.NewPlatform(t, d)
 		p.Serve(t)
 		c := p.NewCompany(t)
-		a, err := app.New(app.Deps{Store: entstore.New(d), Companies: p.Directory, Now: p.Clock.Now, Log: slog.New(slog.DiscardHandler)})
+		a, err := app.New(app.Deps{Store: entstore.New(d, nil), Companies: p.Directory, Now: p.Clock.Now, Log: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		s := entstore.New(d)
+		s := entstore.New(d, nil)
 		now := p.Clock.Now()
 		issue := func(id string) {
 			sn := store.Session{ID: id, ClientID: "c", UserID: "u", CreatedAt: now, LastUsedAt: now}

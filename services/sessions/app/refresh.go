@@ -67,7 +67,7 @@ func (a *App) refresh(ctx context.Context, company *directory.Company, o store.O
 	}
 	n := store.Renewal{Create: r.SessionID == "", Session: store.Session{
 		ID: ids.New(ids.Session), ClientID: r.ClientID, AgentName: r.AgentName, UserID: o.Grant.UserID,
-		Account: o.Grant.Account, GrantID: o.Grant.ID, CreatedAt: now, LastUsedAt: now,
+		Account: o.Grant.Account, GrantID: o.Grant.ID, Extensions: listed(r.Extensions), CreatedAt: now, LastUsedAt: now,
 	}}
 	if !n.Create {
 		if err := checkSession(o.Session, r.ClientID, o.Grant.UserID, company, now); err != nil {

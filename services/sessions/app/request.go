@@ -42,6 +42,8 @@ type Request struct {
 	Proof               Proof
 	Resource            string
 	Once                []Once // the assertions
+	// Extensions are those that the agent's document lists (Poppy 3.3).
+	Extensions []string
 }
 
 // Issued is the token response of Poppy 4.2 and 4.4.

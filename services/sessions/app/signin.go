@@ -171,7 +171,7 @@ func signedIn(company *directory.Company, s store.Session, what approval, p prov
 	}
 	issued.SignedIn, issued.Scope, issued.AccountToken = true, what.scope, keys.RandomToken(accountTokenPrefix)
 	token.SignedIn, token.Scope, token.GrantID = true, what.scope, g.ID
-	return issued, store.SignedIn{Grant: g, AccountToken: keys.HashToken(company.Scope.CompanyID(), issued.AccountToken), Token: token}
+	return issued, store.SignedIn{Grant: g, AccountToken: keys.HashToken(company.Scope.CompanyID(), issued.AccountToken), Token: token, Extensions: s.Extensions}
 }
 
 func (a *App) logSignIn(ctx context.Context, in store.SignedIn) {

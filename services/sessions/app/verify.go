@@ -41,6 +41,10 @@ type Caller struct {
 	Scopes                                 []string
 	JKT                                    string // thumbprint of the token's key, empty for a Bearer token
 	Nonce                                  string
+	// ExpiresAt is when the token does at the latest.
+	ExpiresAt time.Time
+	// Extensions are those that the agent's document listed when the Session last got a token.
+	Extensions []string
 }
 
 // Verify judges a request that carries a Session Token (Poppy 4.3). Everything is
@@ -73,7 +77,7 @@ func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, e
 	}
 	caller := Caller{
 		SessionID: c.Session.ID, ClientID: c.Session.ClientID, AgentName: c.Session.AgentName, UserID: c.Session.UserID,
-		JKT: c.Token.JKT, Nonce: nonce,
+		JKT: c.Token.JKT, Nonce: nonce, ExpiresAt: c.Token.ExpiresAt, Extensions: c.Session.Extensions,
 	}
 	// A signed-out token stays so after the Session signs in, and a signed-in one lasts
 	// no longer than the Grant it came from, whatever signs the Session in later (decision 13).

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
@@ -37,7 +38,7 @@ func (s *sessionsServer) OpenSession(ctx context.Context, r *sessionsv1.OpenSess
 	}
 	i, err := s.app.Open(ctx, scope, app.Opening{UserID: r.GetUserId(), Request: app.Request{
 		ClientID: r.GetClientId(), AgentName: r.GetAgentName(), SessionID: r.GetSessionId(),
-		Proof: proofOf(r.GetProof()), Resource: r.GetResource(), Once: onceOf(r.GetOnce()),
+		Proof: proofOf(r.GetProof()), Resource: r.GetResource(), Once: onceOf(r.GetOnce()), Extensions: r.GetExtensions(),
 	}})
 	if err != nil {
 		return nil, err
@@ -69,6 +70,7 @@ func (s *sessionsServer) VerifyRequest(ctx context.Context, r *sessionsv1.Verify
 	return &sessionsv1.VerifyRequestResponse{
 		SessionId: c.SessionID, ClientId: c.ClientID, AgentName: c.AgentName, UserId: c.UserID, SignedIn: c.SignedIn,
 		Account: c.Account, Scopes: c.Scopes, DpopNonce: c.Nonce, Jkt: c.JKT,
+		ExpireTime: timestamppb.New(c.ExpiresAt), Extensions: c.Extensions,
 	}, nil
 }
 

@@ -99,7 +99,7 @@ func (s *signInsServer) Exchange(ctx context.Context, r *sessionsv1.ExchangeRequ
 func (s *signInsServer) exchange(ctx context.Context, scope tenancy.Scope, r *sessionsv1.ExchangeRequest) (app.Issued, error) {
 	request := app.Request{
 		ClientID: r.GetClientId(), AgentName: r.GetAgentName(), SessionID: r.GetSessionId(),
-		Proof: proofOf(r.GetProof()), Resource: r.GetResource(), Once: onceOf(r.GetOnce()),
+		Proof: proofOf(r.GetProof()), Resource: r.GetResource(), Once: onceOf(r.GetOnce()), Extensions: r.GetExtensions(),
 	}
 	switch g := r.GetGrant().(type) {
 	case *sessionsv1.ExchangeRequest_Code:

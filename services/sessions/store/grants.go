@@ -52,6 +52,7 @@ type SignedIn struct {
 	Grant        Grant
 	AccountToken string // hash
 	Token        Token
+	Extensions   []string // of the agent, for the Session
 }
 
 // Renewal is a Session Token by an Account Token.

@@ -73,6 +73,8 @@ type Session struct {
 	// Account that the Session was ever signed in to: it never takes another (Poppy 4.4).
 	Account    string
 	GrantID    string // of the Grant that last signed it in
+	// Extensions are those that the agent's document listed when the Session last got a token (Poppy 3.3).
+	Extensions []string
 	CreatedAt  time.Time
 	LastUsedAt time.Time // to the minute
 	EndedAt    time.Time // zero: not ended; idleness is judged by the reader
@@ -170,6 +172,8 @@ type Sessions interface {
 	Sessions(ctx context.Context, scope tenancy.Scope, after Place, limit int) ([]SessionView, error)
 	// End ends the Session, and tells whether it was this call that did.
 	End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (SessionView, bool, error)
+	// EndIdle ends at most limit Sessions that were last used before a time, and returns how many.
+	EndIdle(ctx context.Context, scope tenancy.Scope, usedBefore, at time.Time, limit int) (int, error)
 }
 
 // Pruning drops rows that nobody needs any more, at most limit at a time, and

@@ -17,8 +17,8 @@ import (
 
 func TestKill_AnyProcessOfSix(t *testing.T) {
 	const (
-		kills         = 12 // each process twice
-		conversations = 6  // that begin at each kill
+		kills         = 50
+		conversations = 2 // that begin at each kill
 		turns         = 3
 		within        = 35 * time.Second // the answer deadline and a little more
 	)
@@ -31,11 +31,14 @@ func TestKill_AnyProcessOfSix(t *testing.T) {
 	c.Backend.Answer(whole.Echo)
 	endpoints, err := whole.FindCompany(t.Context(), i.Client, "https://"+c.Domain)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	names := slices.Sorted(maps.Keys(i.Processes))
-	order := append(random.Perm(len(names)), random.Perm(len(names))...)
+	var order []int // each process at least eight times
+	for len(order) < kills {
+		order = append(order, random.Perm(len(names))...)
+	}
 	var group sync.WaitGroup
 	var all []*whole.Dialogue
 	failures := make(chan error, kills*conversations)
@@ -72,5 +75,68 @@ func TestKill_AnyProcessOfSix(t *testing.T) {
 	}
 	repeats := whole.CheckWebhooks(t, c, all)
 	whole.CheckConversations(t, i.API, c, len(all))
+	t.Logf("%d kills, %d conversations, %d webhooks repeated, longest turn %s", kills, len(all), repeats, longest)
+}
+
+// What the installation stands on is killed under load, again and again: what was
+// accepted is neither lost, doubled nor reordered, and every agent is told in time.
+func TestKill_PostgreSQLUnderLoad(t *testing.T) {
+	killUnderLoad(t, func(p place) (kill, restart func(testing.TB)) { return p.PostgreSQL.Crash, p.PostgreSQL.Restart })
+}
+
+func TestKill_NATSUnderLoad(t *testing.T) {
+	killUnderLoad(t, func(p place) (kill, restart func(testing.TB)) { return p.NATS.Kill, p.NATS.Restart })
+}
+
+func killUnderLoad(t *testing.T, of func(place) (kill, restart func(testing.TB))) {
+	t.Helper()
+	const (
+		kills         = 50
+		conversations = 2
+		turns         = 3
+		within        = 35 * time.Second
+	)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	p := newPlace(t, whole.InstallationOptions{Durable: true})
+	p.company.Backend.Answer(whole.Echo)
+	kill, restart := of(p)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var group sync.WaitGroup
+	var all []*whole.Dialogue
+	failures := make(chan error, kills*conversations)
+	for n := range kills {
+		for m := range conversations {
+			d := &whole.Dialogue{Agent: whole.NewAgent(t, p.outside, p.Client, p.agent.Endpoints), Name: fmt.Sprintf("%d.%d", n, m)}
+			all = append(all, d)
+			group.Go(func() {
+				err := whole.Persist(ctx, func() error { return d.Agent.StartSession(ctx) })
+				if err == nil {
+					err = d.Talk(ctx, turns, within)
+				}
+				if err != nil {
+					failures <- fmt.Errorf("conversation %s (%s): %w", d.Name, d.ID, err)
+				}
+			})
+		}
+		time.Sleep(time.Duration(random.IntN(250)) * time.Millisecond)
+		kill(t)
+		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+		restart(t)
+	}
+	group.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+	longest := time.Duration(0)
+	for _, d := range all {
+		d.Check(t)
+		longest = max(longest, d.Longest)
+	}
+	repeats := whole.CheckWebhooks(t, p.company, all)
+	whole.CheckConversations(t, p.API, p.company, len(all))
 	t.Logf("%d kills, %d conversations, %d webhooks repeated, longest turn %s", kills, len(all), repeats, longest)
 }

@@ -30,7 +30,7 @@ func (s *Store) RedeemCode(ctx context.Context, scope tenancy.Scope, hash string
 		if n == 0 {
 			return store.ErrConsumed
 		}
-		return signIn(ctx, tx, in)
+		return s.signIn(ctx, tx, scope, in)
 	})
 }
 

@@ -61,7 +61,7 @@ func (s *Store) RevokeAgent(ctx context.Context, scope tenancy.Scope, r store.Ru
 		if err := putRule(ctx, tx, r); err != nil {
 			return store.Ended{}, err
 		}
-		ended, err := endGrants(ctx, tx, s.db.Postgres(), store.Selection{ClientID: r.ClientID}, store.Ending{At: how.At, Reason: how.Reason})
+		ended, err := s.endGrants(ctx, tx, scope, store.Selection{ClientID: r.ClientID}, store.Ending{At: how.At, Reason: how.Reason})
 		if err != nil {
 			return store.Ended{}, err
 		}
@@ -73,11 +73,14 @@ func (s *Store) RevokeAgent(ctx context.Context, scope tenancy.Scope, r store.Ru
 			return store.Ended{}, err
 		}
 		// A sign-in that held a Session until now has made its Grant since.
-		late, err := endGrants(ctx, tx, s.db.Postgres(), store.Selection{ClientID: r.ClientID}, store.Ending{At: how.At, Reason: how.Reason})
+		late, err := s.endGrants(ctx, tx, scope, store.Selection{ClientID: r.ClientID}, store.Ending{At: how.At, Reason: how.Reason})
 		if err != nil {
 			return store.Ended{}, err
 		}
 		ended.Grants += late.Grants
+		if err := s.ended(ctx, tx, scope, session.And(session.ClientID(r.ClientID), session.EndedAtIsNil()), how.At, string(how.Reason)); err != nil {
+			return store.Ended{}, err
+		}
 		err = tx.Session.Update().Where(session.ClientID(r.ClientID), session.EndedAtIsNil()).SetEndedAt(how.At).Exec(ctx)
 		return ended, err
 	})

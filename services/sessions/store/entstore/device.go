@@ -76,7 +76,7 @@ func (s *Store) RedeemDevice(ctx context.Context, scope tenancy.Scope, hash stri
 		if n == 0 {
 			return store.ErrConsumed
 		}
-		return signIn(ctx, tx, in)
+		return s.signIn(ctx, tx, scope, in)
 	})
 }
 

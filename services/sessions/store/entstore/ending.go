@@ -11,6 +11,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
@@ -19,7 +20,7 @@ const maxIDs = 500
 
 // endGrants ends what which selects and is in force. Sessions with a token of an
 // ended Grant are affected even where another Grant has signed them in since.
-func endGrants(ctx context.Context, tx *ent.Tx, locks bool, which store.Selection, how store.Ending) (store.Ended, error) {
+func (s *Store) endGrants(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, which store.Selection, how store.Ending) (store.Ended, error) {
 	if which == (store.Selection{}) {
 		return store.Ended{}, nil
 	}
@@ -39,7 +40,7 @@ func endGrants(ctx context.Context, tx *ent.Tx, locks bool, which store.Selectio
 	if which.ClientID != "" {
 		q.Where(grant.ClientID(which.ClientID))
 	}
-	if locks {
+	if s.db.Postgres() {
 		q.ForUpdate()
 	}
 	ids, err := q.IDs(ctx)
@@ -56,7 +57,13 @@ func endGrants(ctx context.Context, tx *ent.Tx, locks bool, which store.Selectio
 			return store.Ended{}, err
 		}
 		ended.Sessions = append(ended.Sessions, affected...)
+		if err := s.signedOut(ctx, tx, scope, some, how); err != nil {
+			return store.Ended{}, err
+		}
 		if how.EndSessions {
+			if err := s.ended(ctx, tx, scope, session.And(session.GrantIDIn(some...), session.EndedAtIsNil()), how.At, string(how.Reason)); err != nil {
+				return store.Ended{}, err
+			}
 			err := tx.Session.Update().Where(session.GrantIDIn(some...), session.EndedAtIsNil()).SetEndedAt(how.At).Exec(ctx)
 			if err != nil {
 				return store.Ended{}, err

@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
 )
 
 // Store implements the interfaces of package store.
-type Store struct{ db *db.DB }
+type Store struct {
+	db     *db.DB
+	events *outbox.Recorder
+}
 
 var (
 	_ store.Tokens        = (*Store)(nil)
@@ -25,8 +29,8 @@ var (
 	_ store.SignInPruning = (*Store)(nil)
 )
 
-// New makes a Store on d.
-func New(d *db.DB) *Store { return &Store{d} }
+// New makes a Store on d, which tells events of what happens to Sessions; nil for nobody.
+func New(d *db.DB, events *outbox.Recorder) *Store { return &Store{d, events} }
 
 func timeOf(t *time.Time) time.Time {
 	if t == nil {

@@ -12,6 +12,6 @@ import (
 
 func TestStore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		storetest.Run(t, entstore.New(d), func() tenancy.Scope { return dbtest.Company(t, d) })
+		storetest.Run(t, entstore.New(d, nil), func() tenancy.Scope { return dbtest.Company(t, d) })
 	})
 }

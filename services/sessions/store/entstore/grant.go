@@ -20,12 +20,12 @@ const lastUse = time.Minute
 
 // SignIn implements store.Grants.
 func (s *Store) SignIn(ctx context.Context, scope tenancy.Scope, in store.SignedIn) error {
-	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error { return signIn(ctx, tx, in) })
+	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error { return s.signIn(ctx, tx, scope, in) })
 }
 
 // signIn adds the Grant with its Account Token, and signs the Session in. Rows are
 // locked in the order Grant, Session everywhere, so that ends and sign-ins don't deadlock.
-func signIn(ctx context.Context, tx *ent.Tx, in store.SignedIn) error {
+func (s *Store) signIn(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, in store.SignedIn) error {
 	g := in.Grant
 	err := tx.Grant.Create().SetID(g.ID).SetClientID(g.ClientID).SetAgentName(g.AgentName).SetUserID(g.UserID).SetAccount(g.Account).
 		SetAccountLabel(g.AccountLabel).SetScope(g.Scope).SetSignIn(grant.SignIn(g.SignIn)).SetCreatedAt(g.CreatedAt).
@@ -36,19 +36,22 @@ func signIn(ctx context.Context, tx *ent.Tx, in store.SignedIn) error {
 	if err := tx.AccountToken.Create().SetID(in.AccountToken).SetGrantID(g.ID).SetCreatedAt(g.CreatedAt).Exec(ctx); err != nil {
 		return err
 	}
-	err = signSessionIn(ctx, tx, store.Session{ID: in.Token.SessionID, AgentName: g.AgentName, Account: g.Account, GrantID: g.ID, LastUsedAt: g.CreatedAt})
+	err = signSessionIn(ctx, tx, store.Session{ID: in.Token.SessionID, AgentName: g.AgentName, Account: g.Account, GrantID: g.ID, Extensions: in.Extensions, LastUsedAt: g.CreatedAt})
 	if err != nil {
+		return err
+	}
+	if err := s.signedIn(ctx, tx, scope, store.Session{ClientID: g.ClientID, AgentName: g.AgentName, UserID: g.UserID, Account: g.Account}, in.Token, string(g.SignIn)); err != nil {
 		return err
 	}
 	return createToken(ctx, tx, in.Token)
 }
 
-// signSessionIn gives the Session the account, Grant, name and last use of sn. The
+// signSessionIn gives the Session the account, Grant, name, extensions and last use of sn. The
 // condition decides races: a Session never takes a second account (poppy-0.1/4.4#40).
 func signSessionIn(ctx context.Context, tx *ent.Tx, sn store.Session) error {
 	n, err := tx.Session.Update().
 		Where(session.ID(sn.ID), session.EndedAtIsNil(), session.Or(session.Account(""), session.Account(sn.Account))).
-		SetAccount(sn.Account).SetGrantID(sn.GrantID).SetAgentName(sn.AgentName).SetLastUsedAt(sn.LastUsedAt).Save(ctx)
+		SetAccount(sn.Account).SetGrantID(sn.GrantID).SetAgentName(sn.AgentName).SetExtensions(extensions(sn)).SetLastUsedAt(sn.LastUsedAt).Save(ctx)
 	if err != nil || n > 0 {
 		return err
 	}
@@ -74,15 +77,35 @@ func (s *Store) Renew(ctx context.Context, scope tenancy.Scope, r store.Renewal)
 				return err
 			}
 		}
-		if r.Create {
-			if err := createSession(ctx, tx, r.Session); err != nil {
-				return err
-			}
-		} else if err := signSessionIn(ctx, tx, r.Session); err != nil {
+		if err := s.renewSession(ctx, tx, scope, r); err != nil {
 			return err
 		}
 		return createToken(ctx, tx, r.Token)
 	})
+}
+
+// renewSession makes the Session of a renewal, or signs it in.
+func (s *Store) renewSession(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, r store.Renewal) error {
+	if r.Create {
+		if err := createSession(ctx, tx, r.Session); err != nil {
+			return err
+		}
+		if err := s.started(ctx, tx, scope, r.Session, r.Token); err != nil {
+			return err
+		}
+		return s.signedIn(ctx, tx, scope, r.Session, r.Token, byAccountToken)
+	}
+	before, err := s.grantOf(ctx, tx, scope, r.Session.ID)
+	if err != nil {
+		return err
+	}
+	if err := signSessionIn(ctx, tx, r.Session); err != nil {
+		return err
+	}
+	if before == r.Session.GrantID { // its sign-in goes on
+		return nil
+	}
+	return s.signedIn(ctx, tx, scope, r.Session, r.Token, byAccountToken)
 }
 
 // useGrant notes a use, and keeps the Grant from being ended until the transaction is over.
@@ -116,7 +139,7 @@ func replace(ctx context.Context, tx *ent.Tx, r store.Renewal, at time.Time) err
 // EndGrants implements store.Grants.
 func (s *Store) EndGrants(ctx context.Context, scope tenancy.Scope, which store.Selection, how store.Ending) (store.Ended, error) {
 	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Ended, error) {
-		return endGrants(ctx, tx, s.db.Postgres(), which, how)
+		return s.endGrants(ctx, tx, scope, which, how)
 	})
 }
 

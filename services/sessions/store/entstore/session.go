@@ -2,6 +2,7 @@ package entstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"entgo.io/ent/dialect/sql"
@@ -48,10 +49,32 @@ func (s *Store) End(ctx context.Context, scope tenancy.Scope, id string, at time
 		if err != nil {
 			return store.SessionView{}, err
 		}
-		ended = n > 0
+		if ended = n > 0; ended {
+			if err := s.ended(ctx, tx, scope, session.ID(id), at, endedByCompany); err != nil {
+				return store.SessionView{}, err
+			}
+		}
 		return viewSession(ctx, tx, id)
 	})
 	return v, ended, err
+}
+
+// EndIdle implements store.Sessions.
+func (s *Store) EndIdle(ctx context.Context, scope tenancy.Scope, usedBefore, at time.Time, limit int) (int, error) {
+	return db.WriteValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (int, error) {
+		q := tx.Session.Query().Where(session.EndedAtIsNil(), session.LastUsedAtLT(usedBefore)).Order(session.ByID()).Limit(limit)
+		if s.db.Postgres() {
+			q.ForUpdate(sql.WithLockAction(sql.SkipLocked)) // of several processes each has its own
+		}
+		ids, err := q.IDs(ctx)
+		if err != nil || len(ids) == 0 {
+			return 0, err
+		}
+		if err := s.ended(ctx, tx, scope, session.IDIn(ids...), at, endedByIdleness); err != nil {
+			return 0, err
+		}
+		return tx.Session.Update().Where(session.IDIn(ids...)).SetEndedAt(at).Save(ctx)
+	})
 }
 
 func viewSession(ctx context.Context, tx *ent.Tx, id string) (store.SessionView, error) {
@@ -107,8 +130,12 @@ func findSession(ctx context.Context, tx *ent.Tx, id string) (*store.Session, er
 }
 
 func sessionOf(row *ent.Session) store.Session {
-	return store.Session{
+	sn := store.Session{
 		ID: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, UserID: row.UserID, Account: row.Account, GrantID: row.GrantID,
 		CreatedAt: row.CreatedAt.UTC(), LastUsedAt: row.LastUsedAt.UTC(), EndedAt: timeOf(row.EndedAt),
 	}
+	if row.Extensions != "" {
+		sn.Extensions = strings.Split(row.Extensions, " ")
+	}
+	return sn
 }

@@ -2,6 +2,7 @@ package entstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/poppyfield/poppyfield/ent"
@@ -72,9 +73,12 @@ func (s *Store) Issue(ctx context.Context, scope tenancy.Scope, sn store.Session
 			if err := createSession(ctx, tx, sn); err != nil {
 				return err
 			}
+			if err := s.started(ctx, tx, scope, sn, t); err != nil {
+				return err
+			}
 		} else {
 			n, err := tx.Session.Update().Where(session.ID(sn.ID), session.EndedAtIsNil()).
-				SetLastUsedAt(sn.LastUsedAt).SetAgentName(sn.AgentName).Save(ctx)
+				SetLastUsedAt(sn.LastUsedAt).SetAgentName(sn.AgentName).SetExtensions(extensions(sn)).Save(ctx)
 			if err != nil {
 				return err
 			}
@@ -100,7 +104,7 @@ func (s *Store) Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID 
 		// RFC7009/2.1: a token of another client stays as it is.
 		switch {
 		case g != nil && g.ClientID == clientID:
-			return endGrants(ctx, tx, s.db.Postgres(), store.Selection{ID: g.ID}, how)
+			return s.endGrants(ctx, tx, scope, store.Selection{ID: g.ID}, how)
 		case row == nil:
 			return store.Ended{}, nil
 		}
@@ -121,8 +125,11 @@ func (s *Store) Touch(ctx context.Context, scope tenancy.Scope, sessionID string
 
 func createSession(ctx context.Context, tx *ent.Tx, sn store.Session) error {
 	return tx.Session.Create().SetID(sn.ID).SetClientID(sn.ClientID).SetAgentName(sn.AgentName).SetUserID(sn.UserID).
-		SetAccount(sn.Account).SetGrantID(sn.GrantID).SetCreatedAt(sn.CreatedAt).SetLastUsedAt(sn.LastUsedAt).Exec(ctx)
+		SetAccount(sn.Account).SetGrantID(sn.GrantID).SetExtensions(extensions(sn)).SetCreatedAt(sn.CreatedAt).SetLastUsedAt(sn.LastUsedAt).Exec(ctx)
 }
+
+// extensions is how a row has them: none has a space in its name.
+func extensions(sn store.Session) string { return strings.Join(sn.Extensions, " ") }
 
 func createToken(ctx context.Context, tx *ent.Tx, t store.Token) error {
 	return tx.SessionToken.Create().SetID(t.Hash).SetSessionID(t.SessionID).SetJkt(t.JKT).SetResource(t.Resource).SetScope(t.Scope).

@@ -68,7 +68,7 @@ func at(offset time.Duration) time.Time {
 }
 
 func newSession(created time.Time) store.Session {
-	return store.Session{ID: ids.New(ids.Session), ClientID: agentA, AgentName: "Agent", UserID: "usr_1", CreatedAt: created, LastUsedAt: created}
+	return store.Session{ID: ids.New(ids.Session), ClientID: agentA, AgentName: "Agent", UserID: "usr_1", Extensions: []string{"a.example/x", "operations"}, CreatedAt: created, LastUsedAt: created}
 }
 
 func newToken(s store.Session, expires time.Time) store.Token {

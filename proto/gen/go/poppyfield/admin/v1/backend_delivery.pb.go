@@ -42,7 +42,9 @@ type BackendDelivery struct {
 	// HTTP status of the last attempt; 0 where there was none.
 	LastStatus int32  `protobuf:"varint,8,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
 	LastReason string `protobuf:"bytes,9,opt,name=last_reason,json=lastReason,proto3" json:"last_reason,omitempty"`
-	// What the agent saw of it: "answered", "silent", "deadline", "refused" or "handed_off"; empty while awaited.
+	// What the agent saw of it: "answered", "silent", "deadline" (it was told that no answer came), "late" (the answer came
+	// after that, or after a person was asked for), "refused" (the answer came too late to be taken) or "handed_off";
+	// empty while awaited.
 	AgentOutcome  string                 `protobuf:"bytes,10,opt,name=agent_outcome,json=agentOutcome,proto3" json:"agent_outcome,omitempty"`
 	ExpectsReply  bool                   `protobuf:"varint,11,opt,name=expects_reply,json=expectsReply,proto3" json:"expects_reply,omitempty"`
 	ReplyByTime   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=reply_by_time,json=replyByTime,proto3" json:"reply_by_time,omitempty"`
@@ -501,8 +503,9 @@ func (x *ResendBackendDeliveriesRequest) GetRequestId() string {
 type ResendBackendDeliveriesResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Resent int32                  `protobuf:"varint,1,opt,name=resent,proto3" json:"resent,omitempty"`
-	// There are more: call again.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// There are more: call again, from next_start_time on.
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	NextStartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=next_start_time,json=nextStartTime,proto3" json:"next_start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,6 +552,13 @@ func (x *ResendBackendDeliveriesResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *ResendBackendDeliveriesResponse) GetNextStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextStartTime
+	}
+	return nil
 }
 
 var File_poppyfield_admin_v1_backend_delivery_proto protoreflect.FileDescriptor
@@ -602,10 +612,11 @@ const file_poppyfield_admin_v1_backend_delivery_proto_rawDesc = "" +
 	"\bend_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12#\n" +
 	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12*\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"M\n" +
+	"request_id\x18\x05 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\x91\x01\n" +
 	"\x1fResendBackendDeliveriesResponse\x12\x16\n" +
 	"\x06resent\x18\x01 \x01(\x05R\x06resent\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more2\xca\x06\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12B\n" +
+	"\x0fnext_start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rnextStartTime2\xca\x06\n" +
 	"\x16BackendDeliveryService\x12\xb6\x01\n" +
 	"\x12GetBackendDelivery\x12..poppyfield.admin.v1.GetBackendDeliveryRequest\x1a$.poppyfield.admin.v1.BackendDelivery\"J\xba\xb9\x18\x13\n" +
 	"\x0fdeliveries.read\x10\x01\x82\xd3\xe4\x93\x02-\x12+/v1/{name=companies/*/backend/deliveries/*}\x12\xca\x01\n" +
@@ -649,19 +660,20 @@ var file_poppyfield_admin_v1_backend_delivery_proto_depIdxs = []int32{
 	0,  // 6: poppyfield.admin.v1.ListBackendDeliveriesResponse.deliveries:type_name -> poppyfield.admin.v1.BackendDelivery
 	7,  // 7: poppyfield.admin.v1.ResendBackendDeliveriesRequest.start_time:type_name -> google.protobuf.Timestamp
 	7,  // 8: poppyfield.admin.v1.ResendBackendDeliveriesRequest.end_time:type_name -> google.protobuf.Timestamp
-	1,  // 9: poppyfield.admin.v1.BackendDeliveryService.GetBackendDelivery:input_type -> poppyfield.admin.v1.GetBackendDeliveryRequest
-	2,  // 10: poppyfield.admin.v1.BackendDeliveryService.ListBackendDeliveries:input_type -> poppyfield.admin.v1.ListBackendDeliveriesRequest
-	4,  // 11: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDelivery:input_type -> poppyfield.admin.v1.ResendBackendDeliveryRequest
-	5,  // 12: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDeliveries:input_type -> poppyfield.admin.v1.ResendBackendDeliveriesRequest
-	0,  // 13: poppyfield.admin.v1.BackendDeliveryService.GetBackendDelivery:output_type -> poppyfield.admin.v1.BackendDelivery
-	3,  // 14: poppyfield.admin.v1.BackendDeliveryService.ListBackendDeliveries:output_type -> poppyfield.admin.v1.ListBackendDeliveriesResponse
-	0,  // 15: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDelivery:output_type -> poppyfield.admin.v1.BackendDelivery
-	6,  // 16: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDeliveries:output_type -> poppyfield.admin.v1.ResendBackendDeliveriesResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 9: poppyfield.admin.v1.ResendBackendDeliveriesResponse.next_start_time:type_name -> google.protobuf.Timestamp
+	1,  // 10: poppyfield.admin.v1.BackendDeliveryService.GetBackendDelivery:input_type -> poppyfield.admin.v1.GetBackendDeliveryRequest
+	2,  // 11: poppyfield.admin.v1.BackendDeliveryService.ListBackendDeliveries:input_type -> poppyfield.admin.v1.ListBackendDeliveriesRequest
+	4,  // 12: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDelivery:input_type -> poppyfield.admin.v1.ResendBackendDeliveryRequest
+	5,  // 13: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDeliveries:input_type -> poppyfield.admin.v1.ResendBackendDeliveriesRequest
+	0,  // 14: poppyfield.admin.v1.BackendDeliveryService.GetBackendDelivery:output_type -> poppyfield.admin.v1.BackendDelivery
+	3,  // 15: poppyfield.admin.v1.BackendDeliveryService.ListBackendDeliveries:output_type -> poppyfield.admin.v1.ListBackendDeliveriesResponse
+	0,  // 16: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDelivery:output_type -> poppyfield.admin.v1.BackendDelivery
+	6,  // 17: poppyfield.admin.v1.BackendDeliveryService.ResendBackendDeliveries:output_type -> poppyfield.admin.v1.ResendBackendDeliveriesResponse
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_backend_delivery_proto_init() }

@@ -7,6 +7,7 @@
 package adminv1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -184,7 +185,7 @@ type BackendAnswer struct {
 	Later bool `protobuf:"varint,2,opt,name=later,proto3" json:"later,omitempty"`
 	// It could not be answered: it is tried again by the schedule. Why, for the delivery's log.
 	Failure string `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
-	// As in RespondRequest.
+	// As in RespondRequest. What breaks a rule there is a failure of the delivery here, and the stream goes on.
 	Messages      []*Message     `protobuf:"bytes,4,rep,name=messages,proto3" json:"messages,omitempty"`
 	Authorization *Authorization `protobuf:"bytes,5,opt,name=authorization,proto3" json:"authorization,omitempty"`
 	RequestUser   string         `protobuf:"bytes,6,opt,name=request_user,json=requestUser,proto3" json:"request_user,omitempty"`
@@ -671,7 +672,7 @@ var File_poppyfield_admin_v1_backend_stream_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_backend_stream_proto_rawDesc = "" +
 	"\n" +
-	"(poppyfield/admin/v1/backend_stream.proto\x12\x13poppyfield.admin.v1\x1a&poppyfield/admin/v1/conversation.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xcd\x01\n" +
+	"(poppyfield/admin/v1/backend_stream.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a&poppyfield/admin/v1/conversation.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"\xcd\x01\n" +
 	"\x0eConnectRequest\x129\n" +
 	"\x05hello\x18\x01 \x01(\v2!.poppyfield.admin.v1.BackendHelloH\x00R\x05hello\x12<\n" +
 	"\x06answer\x18\x02 \x01(\v2\".poppyfield.admin.v1.BackendAnswerH\x00R\x06answer\x129\n" +
@@ -679,18 +680,18 @@ const file_poppyfield_admin_v1_backend_stream_proto_rawDesc = "" +
 	"\x05frame\"L\n" +
 	"\fBackendHello\x12\x18\n" +
 	"\acompany\x18\x01 \x01(\tR\acompany\x12\"\n" +
-	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\"\xd1\x02\n" +
-	"\rBackendAnswer\x12\x1a\n" +
-	"\bdelivery\x18\x01 \x01(\tR\bdelivery\x12\x14\n" +
+	"\rmax_in_flight\x18\x02 \x01(\x05R\vmaxInFlight\"\xf3\x02\n" +
+	"\rBackendAnswer\x12$\n" +
+	"\bdelivery\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bdelivery\x12\x14\n" +
 	"\x05later\x18\x02 \x01(\bR\x05later\x12\x18\n" +
-	"\afailure\x18\x03 \x01(\tR\afailure\x128\n" +
-	"\bmessages\x18\x04 \x03(\v2\x1c.poppyfield.admin.v1.MessageR\bmessages\x12H\n" +
-	"\rauthorization\x18\x05 \x01(\v2\".poppyfield.admin.v1.AuthorizationR\rauthorization\x12!\n" +
-	"\frequest_user\x18\x06 \x01(\tR\vrequestUser\x127\n" +
-	"\bhand_off\x18\a \x01(\v2\x1c.poppyfield.admin.v1.HandOffR\ahandOff\x12\x14\n" +
-	"\x05close\x18\b \x01(\bR\x05close\">\n" +
-	"\fBackendDelta\x12\x1a\n" +
-	"\bdelivery\x18\x01 \x01(\tR\bdelivery\x12\x12\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\x12@\n" +
+	"\bmessages\x18\x04 \x03(\v2\x1c.poppyfield.admin.v1.MessageB\x06\xbaH\x03\xd8\x01\x03R\bmessages\x12P\n" +
+	"\rauthorization\x18\x05 \x01(\v2\".poppyfield.admin.v1.AuthorizationB\x06\xbaH\x03\xd8\x01\x03R\rauthorization\x12!\n" +
+	"\frequest_user\x18\x06 \x01(\tR\vrequestUser\x12?\n" +
+	"\bhand_off\x18\a \x01(\v2\x1c.poppyfield.admin.v1.HandOffB\x06\xbaH\x03\xd8\x01\x03R\ahandOff\x12\x14\n" +
+	"\x05close\x18\b \x01(\bR\x05close\"H\n" +
+	"\fBackendDelta\x12$\n" +
+	"\bdelivery\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bdelivery\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x98\x02\n" +
 	"\x0fConnectResponse\x12?\n" +
 	"\awelcome\x18\x01 \x01(\v2#.poppyfield.admin.v1.BackendWelcomeH\x00R\awelcome\x129\n" +

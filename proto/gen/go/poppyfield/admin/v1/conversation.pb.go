@@ -51,7 +51,7 @@ type Conversation struct {
 	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	UpdateTime    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	Etag          string                 `protobuf:"bytes,15,opt,name=etag,proto3" json:"etag,omitempty"`
-	// "agent", "company" or "inactivity", once closed.
+	// "agent", "company", "inactivity" or "parent" (with the conversation that it is linked to), once closed.
 	ClosedBy string `protobuf:"bytes,16,opt,name=closed_by,json=closedBy,proto3" json:"closed_by,omitempty"`
 	// What the caller may do with it now, such as "post_message" and "close".
 	ViewerActions []string `protobuf:"bytes,17,rep,name=viewer_actions,json=viewerActions,proto3" json:"viewer_actions,omitempty"`
@@ -1057,7 +1057,8 @@ type RespondRequest struct {
 	Close bool `protobuf:"varint,6,opt,name=close,proto3" json:"close,omitempty"`
 	// Leaves the conversation in "working": more will follow.
 	More bool `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
-	// The webhook-id that it answers; the second answer to one changes nothing and returns the first.
+	// The webhook-id that it answers: that turn ends, and the webhook is not sent again. A second answer to it changes
+	// nothing and gets the conversation as it is, without events. Empty: the turns taken over with a 202, or the oldest.
 	Delivery      string `protobuf:"bytes,8,opt,name=delivery,proto3" json:"delivery,omitempty"`
 	RequestId     string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

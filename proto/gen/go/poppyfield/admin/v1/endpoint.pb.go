@@ -1751,8 +1751,9 @@ func (x *ResendWebhookDeliveriesRequest) GetRequestId() string {
 type ResendWebhookDeliveriesResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Resent int32                  `protobuf:"varint,1,opt,name=resent,proto3" json:"resent,omitempty"`
-	// There are more: call again.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// There are more: call again, from next_start_time on.
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	NextStartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=next_start_time,json=nextStartTime,proto3" json:"next_start_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1799,6 +1800,13 @@ func (x *ResendWebhookDeliveriesResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *ResendWebhookDeliveriesResponse) GetNextStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextStartTime
+	}
+	return nil
 }
 
 // Names the delivery to give up.
@@ -2137,10 +2145,11 @@ const file_poppyfield_admin_v1_endpoint_proto_rawDesc = "" +
 	"\x03all\x18\x04 \x01(\bR\x03all\x12#\n" +
 	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12*\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"M\n" +
+	"request_id\x18\x06 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\x91\x01\n" +
 	"\x1fResendWebhookDeliveriesResponse\x12\x16\n" +
 	"\x06resent\x18\x01 \x01(\x05R\x06resent\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"\x99\x01\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12B\n" +
+	"\x0fnext_start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rnextStartTime\"\x99\x01\n" +
 	"\x1cCancelWebhookDeliveryRequest\x12M\n" +
 	"\x04name\x18\x01 \x01(\tB9\xbaH6r422^companies/[^/]+/endpoints/[^/]+/deliveries/[^/]+$R\x04name\x12*\n" +
 	"\n" +
@@ -2280,46 +2289,47 @@ var file_poppyfield_admin_v1_endpoint_proto_depIdxs = []int32{
 	1,  // 29: poppyfield.admin.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> poppyfield.admin.v1.WebhookDelivery
 	34, // 30: poppyfield.admin.v1.ResendWebhookDeliveriesRequest.start_time:type_name -> google.protobuf.Timestamp
 	34, // 31: poppyfield.admin.v1.ResendWebhookDeliveriesRequest.end_time:type_name -> google.protobuf.Timestamp
-	2,  // 32: poppyfield.admin.v1.ListAttemptsResponse.attempts:type_name -> poppyfield.admin.v1.Attempt
-	4,  // 33: poppyfield.admin.v1.WebhookEndpointService.GetWebhookEndpoint:input_type -> poppyfield.admin.v1.GetWebhookEndpointRequest
-	5,  // 34: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpoints:input_type -> poppyfield.admin.v1.ListWebhookEndpointsRequest
-	7,  // 35: poppyfield.admin.v1.WebhookEndpointService.CreateWebhookEndpoint:input_type -> poppyfield.admin.v1.CreateWebhookEndpointRequest
-	9,  // 36: poppyfield.admin.v1.WebhookEndpointService.UpdateWebhookEndpoint:input_type -> poppyfield.admin.v1.UpdateWebhookEndpointRequest
-	10, // 37: poppyfield.admin.v1.WebhookEndpointService.DeleteWebhookEndpoint:input_type -> poppyfield.admin.v1.DeleteWebhookEndpointRequest
-	12, // 38: poppyfield.admin.v1.WebhookEndpointService.EnableWebhookEndpoint:input_type -> poppyfield.admin.v1.EnableWebhookEndpointRequest
-	13, // 39: poppyfield.admin.v1.WebhookEndpointService.DisableWebhookEndpoint:input_type -> poppyfield.admin.v1.DisableWebhookEndpointRequest
-	14, // 40: poppyfield.admin.v1.WebhookEndpointService.TestWebhookEndpoint:input_type -> poppyfield.admin.v1.TestWebhookEndpointRequest
-	16, // 41: poppyfield.admin.v1.WebhookEndpointService.RotateWebhookEndpointSecret:input_type -> poppyfield.admin.v1.RotateWebhookEndpointSecretRequest
-	17, // 42: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpointSecrets:input_type -> poppyfield.admin.v1.ListWebhookEndpointSecretsRequest
-	19, // 43: poppyfield.admin.v1.WebhookEndpointService.ListEventTypes:input_type -> poppyfield.admin.v1.ListEventTypesRequest
-	21, // 44: poppyfield.admin.v1.WebhookDeliveryService.GetWebhookDelivery:input_type -> poppyfield.admin.v1.GetWebhookDeliveryRequest
-	22, // 45: poppyfield.admin.v1.WebhookDeliveryService.ListWebhookDeliveries:input_type -> poppyfield.admin.v1.ListWebhookDeliveriesRequest
-	24, // 46: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDelivery:input_type -> poppyfield.admin.v1.ResendWebhookDeliveryRequest
-	25, // 47: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDeliveries:input_type -> poppyfield.admin.v1.ResendWebhookDeliveriesRequest
-	27, // 48: poppyfield.admin.v1.WebhookDeliveryService.CancelWebhookDelivery:input_type -> poppyfield.admin.v1.CancelWebhookDeliveryRequest
-	28, // 49: poppyfield.admin.v1.AttemptService.ListAttempts:input_type -> poppyfield.admin.v1.ListAttemptsRequest
-	0,  // 50: poppyfield.admin.v1.WebhookEndpointService.GetWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
-	6,  // 51: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpoints:output_type -> poppyfield.admin.v1.ListWebhookEndpointsResponse
-	8,  // 52: poppyfield.admin.v1.WebhookEndpointService.CreateWebhookEndpoint:output_type -> poppyfield.admin.v1.CreateWebhookEndpointResponse
-	0,  // 53: poppyfield.admin.v1.WebhookEndpointService.UpdateWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
-	11, // 54: poppyfield.admin.v1.WebhookEndpointService.DeleteWebhookEndpoint:output_type -> poppyfield.admin.v1.DeleteWebhookEndpointResponse
-	0,  // 55: poppyfield.admin.v1.WebhookEndpointService.EnableWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
-	0,  // 56: poppyfield.admin.v1.WebhookEndpointService.DisableWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
-	15, // 57: poppyfield.admin.v1.WebhookEndpointService.TestWebhookEndpoint:output_type -> poppyfield.admin.v1.TestWebhookEndpointResponse
-	37, // 58: poppyfield.admin.v1.WebhookEndpointService.RotateWebhookEndpointSecret:output_type -> poppyfield.admin.v1.BackendSecret
-	18, // 59: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpointSecrets:output_type -> poppyfield.admin.v1.ListWebhookEndpointSecretsResponse
-	20, // 60: poppyfield.admin.v1.WebhookEndpointService.ListEventTypes:output_type -> poppyfield.admin.v1.ListEventTypesResponse
-	1,  // 61: poppyfield.admin.v1.WebhookDeliveryService.GetWebhookDelivery:output_type -> poppyfield.admin.v1.WebhookDelivery
-	23, // 62: poppyfield.admin.v1.WebhookDeliveryService.ListWebhookDeliveries:output_type -> poppyfield.admin.v1.ListWebhookDeliveriesResponse
-	1,  // 63: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDelivery:output_type -> poppyfield.admin.v1.WebhookDelivery
-	26, // 64: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDeliveries:output_type -> poppyfield.admin.v1.ResendWebhookDeliveriesResponse
-	1,  // 65: poppyfield.admin.v1.WebhookDeliveryService.CancelWebhookDelivery:output_type -> poppyfield.admin.v1.WebhookDelivery
-	29, // 66: poppyfield.admin.v1.AttemptService.ListAttempts:output_type -> poppyfield.admin.v1.ListAttemptsResponse
-	50, // [50:67] is the sub-list for method output_type
-	33, // [33:50] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	34, // 32: poppyfield.admin.v1.ResendWebhookDeliveriesResponse.next_start_time:type_name -> google.protobuf.Timestamp
+	2,  // 33: poppyfield.admin.v1.ListAttemptsResponse.attempts:type_name -> poppyfield.admin.v1.Attempt
+	4,  // 34: poppyfield.admin.v1.WebhookEndpointService.GetWebhookEndpoint:input_type -> poppyfield.admin.v1.GetWebhookEndpointRequest
+	5,  // 35: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpoints:input_type -> poppyfield.admin.v1.ListWebhookEndpointsRequest
+	7,  // 36: poppyfield.admin.v1.WebhookEndpointService.CreateWebhookEndpoint:input_type -> poppyfield.admin.v1.CreateWebhookEndpointRequest
+	9,  // 37: poppyfield.admin.v1.WebhookEndpointService.UpdateWebhookEndpoint:input_type -> poppyfield.admin.v1.UpdateWebhookEndpointRequest
+	10, // 38: poppyfield.admin.v1.WebhookEndpointService.DeleteWebhookEndpoint:input_type -> poppyfield.admin.v1.DeleteWebhookEndpointRequest
+	12, // 39: poppyfield.admin.v1.WebhookEndpointService.EnableWebhookEndpoint:input_type -> poppyfield.admin.v1.EnableWebhookEndpointRequest
+	13, // 40: poppyfield.admin.v1.WebhookEndpointService.DisableWebhookEndpoint:input_type -> poppyfield.admin.v1.DisableWebhookEndpointRequest
+	14, // 41: poppyfield.admin.v1.WebhookEndpointService.TestWebhookEndpoint:input_type -> poppyfield.admin.v1.TestWebhookEndpointRequest
+	16, // 42: poppyfield.admin.v1.WebhookEndpointService.RotateWebhookEndpointSecret:input_type -> poppyfield.admin.v1.RotateWebhookEndpointSecretRequest
+	17, // 43: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpointSecrets:input_type -> poppyfield.admin.v1.ListWebhookEndpointSecretsRequest
+	19, // 44: poppyfield.admin.v1.WebhookEndpointService.ListEventTypes:input_type -> poppyfield.admin.v1.ListEventTypesRequest
+	21, // 45: poppyfield.admin.v1.WebhookDeliveryService.GetWebhookDelivery:input_type -> poppyfield.admin.v1.GetWebhookDeliveryRequest
+	22, // 46: poppyfield.admin.v1.WebhookDeliveryService.ListWebhookDeliveries:input_type -> poppyfield.admin.v1.ListWebhookDeliveriesRequest
+	24, // 47: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDelivery:input_type -> poppyfield.admin.v1.ResendWebhookDeliveryRequest
+	25, // 48: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDeliveries:input_type -> poppyfield.admin.v1.ResendWebhookDeliveriesRequest
+	27, // 49: poppyfield.admin.v1.WebhookDeliveryService.CancelWebhookDelivery:input_type -> poppyfield.admin.v1.CancelWebhookDeliveryRequest
+	28, // 50: poppyfield.admin.v1.AttemptService.ListAttempts:input_type -> poppyfield.admin.v1.ListAttemptsRequest
+	0,  // 51: poppyfield.admin.v1.WebhookEndpointService.GetWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
+	6,  // 52: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpoints:output_type -> poppyfield.admin.v1.ListWebhookEndpointsResponse
+	8,  // 53: poppyfield.admin.v1.WebhookEndpointService.CreateWebhookEndpoint:output_type -> poppyfield.admin.v1.CreateWebhookEndpointResponse
+	0,  // 54: poppyfield.admin.v1.WebhookEndpointService.UpdateWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
+	11, // 55: poppyfield.admin.v1.WebhookEndpointService.DeleteWebhookEndpoint:output_type -> poppyfield.admin.v1.DeleteWebhookEndpointResponse
+	0,  // 56: poppyfield.admin.v1.WebhookEndpointService.EnableWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
+	0,  // 57: poppyfield.admin.v1.WebhookEndpointService.DisableWebhookEndpoint:output_type -> poppyfield.admin.v1.WebhookEndpoint
+	15, // 58: poppyfield.admin.v1.WebhookEndpointService.TestWebhookEndpoint:output_type -> poppyfield.admin.v1.TestWebhookEndpointResponse
+	37, // 59: poppyfield.admin.v1.WebhookEndpointService.RotateWebhookEndpointSecret:output_type -> poppyfield.admin.v1.BackendSecret
+	18, // 60: poppyfield.admin.v1.WebhookEndpointService.ListWebhookEndpointSecrets:output_type -> poppyfield.admin.v1.ListWebhookEndpointSecretsResponse
+	20, // 61: poppyfield.admin.v1.WebhookEndpointService.ListEventTypes:output_type -> poppyfield.admin.v1.ListEventTypesResponse
+	1,  // 62: poppyfield.admin.v1.WebhookDeliveryService.GetWebhookDelivery:output_type -> poppyfield.admin.v1.WebhookDelivery
+	23, // 63: poppyfield.admin.v1.WebhookDeliveryService.ListWebhookDeliveries:output_type -> poppyfield.admin.v1.ListWebhookDeliveriesResponse
+	1,  // 64: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDelivery:output_type -> poppyfield.admin.v1.WebhookDelivery
+	26, // 65: poppyfield.admin.v1.WebhookDeliveryService.ResendWebhookDeliveries:output_type -> poppyfield.admin.v1.ResendWebhookDeliveriesResponse
+	1,  // 66: poppyfield.admin.v1.WebhookDeliveryService.CancelWebhookDelivery:output_type -> poppyfield.admin.v1.WebhookDelivery
+	29, // 67: poppyfield.admin.v1.AttemptService.ListAttempts:output_type -> poppyfield.admin.v1.ListAttemptsResponse
+	51, // [51:68] is the sub-list for method output_type
+	34, // [34:51] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_endpoint_proto_init() }

@@ -624,7 +624,11 @@ type GetRouteResponse struct {
 	Schedule    []*durationpb.Duration `protobuf:"bytes,3,rep,name=schedule,proto3" json:"schedule,omitempty"`
 	MaxInFlight int32                  `protobuf:"varint,4,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
 	// How long one attempt may take at most.
-	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// The backend is off: where deliveries go to a stream they wait.
+	Off bool `protobuf:"varint,6,opt,name=off,proto3" json:"off,omitempty"`
+	// Where deliveries go to a stream: what the agent was told is late is not delivered any more.
+	DropLate      bool `protobuf:"varint,7,opt,name=drop_late,json=dropLate,proto3" json:"drop_late,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,6 +696,20 @@ func (x *GetRouteResponse) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *GetRouteResponse) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+func (x *GetRouteResponse) GetDropLate() bool {
+	if x != nil {
+		return x.DropLate
+	}
+	return false
 }
 
 // A frame: pieces of text with outcome unspecified, then the result of the attempt.
@@ -1641,13 +1659,15 @@ const file_poppyfield_relay_v1_relay_proto_rawDesc = "" +
 	"\x06sender\x18\x02 \x01(\tR\x06sender\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\"\x11\n" +
-	"\x0fGetRouteRequest\"\xd4\x01\n" +
+	"\x0fGetRouteRequest\"\x83\x02\n" +
 	"\x10GetRouteResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\bR\x06stream\x12\x18\n" +
 	"\ahistory\x18\x02 \x01(\x05R\ahistory\x125\n" +
 	"\bschedule\x18\x03 \x03(\v2\x19.google.protobuf.DurationR\bschedule\x12\"\n" +
 	"\rmax_in_flight\x18\x04 \x01(\x05R\vmaxInFlight\x123\n" +
-	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\xb0\x04\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x10\n" +
+	"\x03off\x18\x06 \x01(\bR\x03off\x12\x1b\n" +
+	"\tdrop_late\x18\a \x01(\bR\bdropLate\"\xb0\x04\n" +
 	"\x0fDeliverResponse\x12=\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2#.poppyfield.relay.v1.DeliverOutcomeR\aoutcome\x12>\n" +
 	"\bmessages\x18\x02 \x03(\v2\".poppyfield.relay.v1.AnswerMessageR\bmessages\x12\x16\n" +

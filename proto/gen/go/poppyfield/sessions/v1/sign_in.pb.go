@@ -678,7 +678,9 @@ type ExchangeRequest struct {
 	//	*ExchangeRequest_Code
 	//	*ExchangeRequest_Device
 	//	*ExchangeRequest_AccountToken
-	Grant         isExchangeRequest_Grant `protobuf_oneof:"grant"`
+	Grant isExchangeRequest_Grant `protobuf_oneof:"grant"`
+	// The extensions that the agent's document lists (Poppy 3.3).
+	Extensions    []string `protobuf:"bytes,10,rep,name=extensions,proto3" json:"extensions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +787,13 @@ func (x *ExchangeRequest) GetAccountToken() *AccountTokenGrant {
 		if x, ok := x.Grant.(*ExchangeRequest_AccountToken); ok {
 			return x.AccountToken
 		}
+	}
+	return nil
+}
+
+func (x *ExchangeRequest) GetExtensions() []string {
+	if x != nil {
+		return x.Extensions
 	}
 	return nil
 }
@@ -1472,7 +1481,7 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"\tdevice_id\x18\x01 \x01(\tR\bdeviceId\x12%\n" +
 	"\x0eapproved_scope\x18\x02 \x01(\tR\rapprovedScope\x129\n" +
 	"\aaccount\x18\x03 \x01(\v2\x1f.poppyfield.sessions.v1.AccountR\aaccount\"\x16\n" +
-	"\x14DecideDeviceResponse\"\xce\x03\n" +
+	"\x14DecideDeviceResponse\"\xee\x03\n" +
 	"\x0fExchangeRequest\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x1d\n" +
 	"\n" +
@@ -1484,7 +1493,11 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"\x04once\x18\x06 \x03(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\x127\n" +
 	"\x04code\x18\a \x01(\v2!.poppyfield.sessions.v1.CodeGrantH\x00R\x04code\x12=\n" +
 	"\x06device\x18\b \x01(\v2#.poppyfield.sessions.v1.DeviceGrantH\x00R\x06device\x12P\n" +
-	"\raccount_token\x18\t \x01(\v2).poppyfield.sessions.v1.AccountTokenGrantH\x00R\faccountTokenB\a\n" +
+	"\raccount_token\x18\t \x01(\v2).poppyfield.sessions.v1.AccountTokenGrantH\x00R\faccountToken\x12\x1e\n" +
+	"\n" +
+	"extensions\x18\n" +
+	" \x03(\tR\n" +
+	"extensionsB\a\n" +
 	"\x05grant\"g\n" +
 	"\tCodeGrant\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12!\n" +

@@ -1,0 +1,88 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/ent"
+	entdomain "github.com/poppyfield/poppyfield/ent/domain"
+	"github.com/poppyfield/poppyfield/internal/platform/db"
+	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
+)
+
+func domains(t *testing.T, d *db.DB, read func(context.Context, *ent.Tx) error) {
+	t.Helper()
+	require.NoError(t, d.Write(t.Context(), dbtest.Company(t, d), read))
+}
+
+func TestLater_QueriesSeeWhatWasPutOff(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		domains(t, d, func(ctx context.Context, tx *ent.Tx) error {
+			require.NoError(t, tx.Domain.Create().SetID("dom_1").SetDomain("a.example").SetChallenge("c").Exec(db.Later(ctx)))
+			require.NoError(t, tx.Domain.Update().Where(entdomain.ID("dom_1")).SetProofMethod("d").Exec(db.Later(ctx)))
+			got, err := tx.Domain.Get(ctx, "dom_1")
+			require.NoError(t, err)
+			require.Equal(t, "d", got.ProofMethod)
+			// One that isn't put off comes after those that are.
+			require.NoError(t, tx.Domain.Update().Where(entdomain.ID("dom_1")).SetProofMethod("e").Exec(db.Later(ctx)))
+			n, err := tx.Domain.Delete().Where(entdomain.ProofMethod("e")).Exec(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			return nil
+		})
+	})
+}
+
+func TestLater_IsCommittedAndRolledBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		scope := dbtest.Company(t, d)
+		make := func(id string, end error) error {
+			return d.Write(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error {
+				if err := tx.Domain.Create().SetID(id).SetDomain(id + ".example").SetChallenge("c").Exec(db.Later(ctx)); err != nil {
+					return err
+				}
+				return end
+			})
+		}
+		count := func() (n int) {
+			require.NoError(t, d.Read(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) (err error) {
+				n, err = tx.Domain.Query().Count(ctx)
+				return err
+			}))
+			return n
+		}
+		require.NoError(t, make("dom_1", nil))
+		require.Equal(t, 1, count())
+		require.ErrorIs(t, make("dom_2", context.Canceled), context.Canceled)
+		require.Equal(t, 1, count())
+		// A collision shows at the commit at the latest, and leaves nothing behind: neither rows nor a broken connection.
+		for range 40 {
+			require.True(t, db.IsTaken(make("dom_1", nil)))
+		}
+		require.Equal(t, 1, count())
+		require.NoError(t, make("dom_3", nil))
+		require.Equal(t, 2, count())
+	})
+}
+
+func TestLater_MoreThanIsSentAtOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		scope := dbtest.Company(t, d)
+		require.NoError(t, d.Write(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error {
+			for n := range 120 {
+				if err := tx.Domain.Create().SetID("dom_" + fmt.Sprint(n)).SetDomain(fmt.Sprint(n) + ".example").SetChallenge("c").Exec(db.Later(ctx)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		require.NoError(t, d.Read(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error {
+			n, err := tx.Domain.Query().Count(ctx)
+			require.Equal(t, 120, n)
+			return err
+		}))
+	})
+}
