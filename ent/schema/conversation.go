@@ -137,6 +137,7 @@ func (Delivery) Fields() []ent.Field {
 		// agent_outcome is what the agent saw of it: "answered", "silent", "deadline", "refused", "handed_off".
 		field.String("agent_outcome").Default(""),
 		field.Time("created_at").Default(now).Immutable(),
+		// done_at stays while it is sent again by hand.
 		field.Time("done_at").Optional().Nillable(),
 	}
 }

@@ -3,6 +3,7 @@ package conversations_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -290,8 +291,8 @@ type message struct {
 	Data   json.RawMessage `json:"data"`
 }
 
-// told lists what the events say: the text of messages, "=status" for states, "=status
-// human" where a person responds, "type what it says" for others.
+// told lists what the events say: the text of messages, "=status" for states, the type
+// and what it says for others.
 func (a answer) told() []string {
 	var out []string
 	for _, e := range a.Events {
@@ -300,8 +301,6 @@ func (a answer) told() []string {
 			out = append(out, e.Message.Role+": "+e.Message.Text)
 		case e.Type != "state":
 			out = append(out, strings.TrimSpace(strings.Join([]string{e.Type, e.Error, e.Scope, e.Reason, e.ConversationID}, " ")))
-		case e.Responder == "human":
-			out = append(out, "="+e.Status+" human")
 		default:
 			out = append(out, "="+e.Status)
 		}
@@ -556,3 +555,7 @@ func eventually(t testing.TB, done func() bool, what string) {
 		}
 	}
 }
+
+func message1(s string) *adminv1.Message { return &adminv1.Message{Text: s} }
+
+func messageID(i int) string { return fmt.Sprintf("msg_round_%d", i) }

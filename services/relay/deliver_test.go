@@ -194,6 +194,7 @@ func TestDeliver_RetryAfter(t *testing.T) {
 				header = []string{"Retry-After", c.header}
 			}
 			r.site.with(c.status, "", header...)
+			r.enable(t) // starts afresh: the breaker would hold the sixth
 			got := r.deliver(t, "evt_1", `{}`)
 			require.Equal(t, retry, got.GetOutcome())
 			require.Contains(t, got.GetReason(), "throttled with status")

@@ -3,6 +3,8 @@ package relay_test
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
@@ -73,6 +75,7 @@ func (z *zone) LookupTXT(_ context.Context, name string) ([]string, error) {
 
 // delivery is a webhook as a backend got it.
 type delivery struct {
+	shown  []*x509.Certificate
 	host   string
 	path   string
 	header http.Header
@@ -95,6 +98,7 @@ func newSite(t testing.TB, ca *devca.CA, name string) *site {
 	s := &site{name: name, answer: func(http.ResponseWriter, *http.Request) {}}
 	server := httptest.NewUnstartedServer(s)
 	server.TLS = ca.ServerConfig(func(n string) bool { return n == name })
+	server.TLS.ClientAuth = tls.RequestClientCert
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -116,7 +120,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	s.got = append(s.got, delivery{host: r.Host, path: r.Method + " " + r.URL.Path, header: r.Header, body: body})
+	s.got = append(s.got, delivery{shown: r.TLS.PeerCertificates, host: r.Host, path: r.Method + " " + r.URL.Path, header: r.Header, body: body})
 	answer := s.answer
 	s.mu.Unlock()
 	answer(w, r)
@@ -268,6 +272,13 @@ func (r *rig) backend(t testing.TB) *adminv1.Backend {
 func (r *rig) point(t testing.TB) {
 	t.Helper()
 	r.update(t, &adminv1.Backend{Url: "https://backend.example/hook"})
+}
+
+// enable turns the backend on.
+func (r *rig) enable(t testing.TB) {
+	t.Helper()
+	_, err := r.backends.EnableBackend(r.ctx(t), &adminv1.EnableBackendRequest{Name: r.name()})
+	require.NoError(t, err)
 }
 
 // deliver makes an attempt.

@@ -82,14 +82,17 @@ func newCompany(t *testing.T, s servers) *company {
 	ring, err := keys.NewRing(1, map[byte][]byte{1: root})
 	require.NoError(t, err)
 	d := dbtest.SQLite(t)
-	allow := rpc.Allow{adminv1.BackendService_ServiceDesc.ServiceName: {caller}, relayv1.DeliveryService_ServiceDesc.ServiceName: {caller}}
+	allow := rpc.Allow{}
 	server, err := rpc.NewServer(rpc.ServerConfig{Name: "test", Secret: "0123456789abcdef0123456789abcdef", Allow: allow})
 	require.NoError(t, err)
 	service, err := relay.New(relay.Deps{DB: d, Egress: client, Keys: ring, Now: time.Now})
 	require.NoError(t, err)
 	service.Register(server)
+	for name := range server.GetServiceInfo() {
+		allow[name] = []string{caller}
+	}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = server.Serve(nil) }()
+	go func() { defer close(done); _ = server.Serve(nil) }() // ends with Stop
 	t.Cleanup(func() { server.Stop(); <-done })
 	conn, err := server.Dial(caller)
 	require.NoError(t, err)

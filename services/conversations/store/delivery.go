@@ -95,17 +95,9 @@ func live(s *sql.Selector) {
 }
 
 // HasPending reports whether a delivery of a locked conversation is not done yet.
-// They are done in order, so the newest one tells.
+// Any may be: an old one that is sent again, too.
 func (t Tx) HasPending(ctx context.Context, conversationID string) (bool, error) {
-	row, err := t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID)).
-		Order(entdelivery.BySequence(sql.OrderDesc()), entdelivery.ByRound(sql.OrderDesc())).Select(entdelivery.FieldState).First(ctx)
-	if ent.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return row.State == entdelivery.StatePending, nil
+	return t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID), live, pending).Exist(ctx)
 }
 
 // Enqueue inserts a delivery of a locked conversation. behind says that an earlier one is pending; lease takes it at once.
@@ -283,7 +275,8 @@ func (t Tx) claim(ctx context.Context, scope tenancy.Scope, row *ent.Delivery) (
 		ID: row.ID, ConversationID: row.ConversationID, Sequence: row.Sequence, Round: row.Round, Attempts: row.Attempts, ExpectsReply: row.ExpectsReply,
 		Traceparent: row.Traceparent, CreatedAt: row.CreatedAt.UTC(),
 	}}
-	c.Late = row.AgentOutcome == OutcomeDeadline || row.AgentOutcome == OutcomeLate
+	// Not where somebody has it sent again: then it is wanted late.
+	c.Late = row.DoneAt == nil && (row.AgentOutcome == OutcomeDeadline || row.AgentOutcome == OutcomeLate)
 	if row.ReplyBy != nil {
 		c.Delivery.ReplyBy = row.ReplyBy.UTC()
 	}
