@@ -51,6 +51,14 @@ func (ts *talks) answer(_ context.Context, m *method.Method, req proto.Message) 
 			return nil, resource.NotFound()
 		}
 		return c, nil
+	case *adminv1.ListInboxItemsRequest:
+		out := &adminv1.ListInboxItemsResponse{}
+		for _, c := range ts.all {
+			if c.GetStatus() == "queued" || c.GetResponder() == "human" {
+				out.Items = append(out.Items, &adminv1.InboxItem{Conversation: c})
+			}
+		}
+		return out, nil
 	case *adminv1.ListConversationsRequest:
 		var list []*adminv1.Conversation
 		for _, c := range ts.all {
@@ -320,7 +328,7 @@ func TestWatch_RefusedBeforeItBegins(t *testing.T) {
 	path := "/v1/" + scope.Name() + ":watch"
 	a.rest(t, "", "GET", path+"?topics=conversations", "").problem(t, 401, "UNAUTHENTICATED")
 	a.rest(t, a.key(t, scope, "domains.*"), "GET", path+"?topics=conversations", "").problem(t, 403, "PERMISSION_DENIED")
-	for _, q := range []string{"", "?topics=", "?topics=inbox", "?topics=conversation:", "?topics=conversations,nothing", "?topic=conversations", "?topics=conversations&watch_token=x", "?topics=" + strings.Repeat("conversations,", 60)} {
+	for _, q := range []string{"", "?topics=", "?topics=inbox:x", "?topics=conversation:", "?topics=conversations,nothing", "?topic=conversations", "?topics=conversations&watch_token=x", "?topics=" + strings.Repeat("conversations,", 60)} {
 		a.rest(t, key, "GET", path+q, "").problem(t, 400, "INVALID_REQUEST")
 	}
 	a.rest(t, key, "POST", path+"?topics=conversations", "{}").problem(t, 405, "METHOD_NOT_ALLOWED")

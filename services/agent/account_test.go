@@ -372,3 +372,38 @@ func TestTerminal_ReadsCredentialsThenTheCode(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 	require.Error(t, term.Browse(t.Context(), "file:///etc/passwd"))
 }
+
+func TestTalk_AuthorizationThatTheAccountTokenCovers(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.11#8")
+	c, dir := signedIn(t)
+	_, err := c.agent(dir, Discard{}).Refresh(t.Context(), shopDomain, "poppy:read")
+	require.NoError(t, err)
+	c.answer = func(int, string) []map[string]any {
+		return []map[string]any{
+			{"type": "authorization", "error": "insufficient_scope", "scope": "poppy:write"}, state("idle", "agent"),
+		}
+	}
+	reply, err := c.agent(dir, Discard{}).Talk(t.Context(), shopDomain, "cancel it", human())
+	require.NoError(t, err)
+	require.Equal(t, "poppyfield agent refresh shop.example", reply.SignIn, "the User narrowed it, and nobody but them widens it")
+	before := newest(c)
+	_, err = c.agent(dir, Discard{}).Refresh(t.Context(), shopDomain, "")
+	require.NoError(t, err)
+	again, err := c.agent(dir, Discard{}).Talk(t.Context(), shopDomain, "now", human())
+	require.NoError(t, err)
+	require.Equal(t, reply.ConversationID, again.ConversationID)
+	require.NotEqual(t, before, newest(c))
+	require.Equal(t, `poppyfield agent sign-in shop.example --scope "poppy:write"`, again.SignIn, "a Session with the scope didn't do")
+}
+
+func TestTalk_ConversationOfAnotherAccount(t *testing.T) {
+	c, dir := conversing(t)
+	_, err := c.agent(dir, Discard{}).Direct(t.Context(), shopDomain, "Hi", TalkOptions{})
+	require.NoError(t, err)
+	for _, id := range []string{"cnv_1", "cnv_2"} { // what a token of another account gets (7.2)
+		c.routes[talkAt+"/"+id+"/messages"] = func(w http.ResponseWriter, _ *http.Request) { oauthError(w, 404, "conversation_not_found") }
+	}
+	reply, err := c.agent(dir, Discard{}).Talk(t.Context(), shopDomain, "hello", human())
+	require.NoError(t, err)
+	require.Equal(t, "cnv_3", reply.ConversationID)
+}

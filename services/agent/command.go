@@ -35,6 +35,7 @@ func Command() *cobra.Command {
 			"(draft 0.1) it belongs to; with --json, with the exact requests and responses.",
 		Example: "  poppyfield agent talk noodle-bar.localhost \"Where is my order?\" --dev .data\n" +
 			"  poppyfield agent sign-in noodle-bar.localhost --dev .data\n" +
+		"  poppyfield agent direct noodle-bar.localhost \"Hello, it's me.\" --dev .data\n" +
 			"  poppyfield agent init --client-id https://agent.example/agent.json\n" +
 			"  poppyfield agent discover example.com",
 	}
@@ -50,6 +51,7 @@ func Command() *cobra.Command {
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print only what the Company says")
 	p.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long the whole command may take; 0 for no limit")
 	cmd.AddCommand(initCommand(f), discoverCommand(f), sessionCommand(f), talkCommand(f), eventsCommand(f), closeCommand(f),
+		handOffCommand(f), directCommand(f),
 		signInCommand(f), accountsCommand(f), refreshCommand(f), signOutCommand(f))
 	return cmd
 }
@@ -116,72 +118,6 @@ func sessionCommand(f *flags) *cobra.Command {
 	cmd.Flags().BoolVar(&opts.New, "new", false, "start a new Session even if there is one")
 	cmd.Flags().BoolVar(&opts.SignedOut, "signed-out", false, "leave the Account Token alone")
 	return cmd
-}
-
-func talkCommand(f *flags) *cobra.Command {
-	var (
-		opts      TalkOptions
-		data      string
-		available bool
-	)
-	cmd := &cobra.Command{
-		Use:   "talk DOMAIN TEXT",
-		Short: "Say something to a Company and print its answer; run again, the conversation goes on",
-		Args:  cobra.ExactArgs(2),
-		RunE: f.run(true, func(ctx context.Context, cmd *cobra.Command, a *Agent, args []string) error {
-			var err error
-			if opts.Data, err = objectOrNil("--data", data); err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("user-available") {
-				opts.UserAvailable = &available
-			}
-			reply, err := a.Talk(ctx, args[0], args[1], opts)
-			if err == nil && len(reply.Messages) == 0 {
-				f.say(cmd, "\nThe Company had nothing to say; the conversation is %s.\n", reply.Status)
-			}
-			if err == nil && reply.SignIn != "" && f.quiet {
-				// Not what the Company says, but nothing goes on without it; otherwise a step says it.
-				fmt.Fprintln(cmd.ErrOrStderr(), printable("The Company needs your account; run: "+reply.SignIn))
-			}
-			return err
-		}),
-	}
-	fl := cmd.Flags()
-	fl.StringVar(&opts.Sender, "sender", "human", "human for the User's own words, agent for words that something else wrote (7.8)")
-	fl.StringVar(&data, "data", "", "structured details, a JSON object (7.4)")
-	fl.StringVar(&opts.Locale, "locale", "", "share the User's language, such as de-DE (7.4)")
-	fl.StringVar(&opts.TimeZone, "time-zone", "", "share the User's time zone, such as Europe/Berlin (7.4)")
-	fl.BoolVar(&available, "user-available", false, "share whether the User can answer questions now (7.4)")
-	fl.BoolVar(&opts.New, "new", false, "start a new conversation")
-	fl.BoolVar(&opts.SignedOut, "signed-out", false, "leave the Account Token alone")
-	return cmd
-}
-
-func eventsCommand(f *flags) *cobra.Command {
-	var opts EventsOptions
-	cmd := &cobra.Command{
-		Use:   "events DOMAIN",
-		Short: "Show what happened in the conversation since it was last read",
-		Args:  cobra.ExactArgs(1),
-		RunE: f.run(true, func(ctx context.Context, _ *cobra.Command, a *Agent, args []string) error {
-			return a.Events(ctx, args[0], opts)
-		}),
-	}
-	cmd.Flags().BoolVar(&opts.All, "all", false, "from the beginning")
-	cmd.Flags().BoolVar(&opts.Follow, "follow", false, "wait for more until --timeout, or until the conversation is closed")
-	return cmd
-}
-
-func closeCommand(f *flags) *cobra.Command {
-	return &cobra.Command{
-		Use:   "close DOMAIN",
-		Short: "Close the conversation with a Company",
-		Args:  cobra.ExactArgs(1),
-		RunE: f.run(true, func(ctx context.Context, _ *cobra.Command, a *Agent, args []string) error {
-			return a.CloseConversation(ctx, args[0])
-		}),
-	}
 }
 
 // say prints a closing line for people; scripts read the steps.

@@ -45,6 +45,12 @@ func (v *visit) sign(out *outgoing) error {
 		return err
 	}
 	out.header = http.Header{"Accept": {jsonType}, "Authorization": {"DPoP " + token}, "Dpop": {proof}}
+	if out.stream {
+		out.header.Set("Accept", streamType) // poppy-0.1/7.6#2
+	}
+	if out.lastEventID != "" {
+		out.header.Set("Last-Event-ID", out.lastEventID)
+	}
 	if out.method == http.MethodPost {
 		out.header.Set("Content-Type", jsonType)
 	}
@@ -93,38 +99,9 @@ func withQuery(base, cursor string, wait int) string {
 	return base + "?" + q.Encode()
 }
 
-// read reads the events after the saved cursor (7.5). A cursor that the Company has no
-// events for any more leads back to the beginning, with missing set.
-func (v *visit) read(ctx context.Context, wait int) (p page, missing bool, err error) {
-	conv := v.rel.Conversation
-	for {
-		in, err := v.call(ctx, "7.5", "Read events", outgoing{
-			method: http.MethodGet, url: withQuery(v.conversationURL(conv.ID, "events"), conv.Cursor, wait),
-			limit: eventsLimit, timeout: requestTimeout + time.Duration(wait)*time.Second, repeatable: true,
-		})
-		if err != nil {
-			return page{}, missing, err
-		}
-		if in.status == http.StatusOK {
-			p, err := parsePage(in.body)
-			if err != nil {
-				return page{}, missing, fail(ExitRefused, "7.5", "the answer to a read").because(err)
-			}
-			return p, missing, nil
-		}
-		code := errorCode(in)
-		if (code == "cursor_expired" || code == "invalid_cursor") && conv.Cursor != "" {
-			v.dropCursor(code)
-			missing = true
-			continue
-		}
-		return page{}, missing, v.refused("7.5", "no events", in)
-	}
-}
-
 // dropCursor tells the User that a part may be missing (poppy-0.1/7.5#30, #31).
 func (v *visit) dropCursor(code string) {
-	v.rel.Conversation.Cursor = ""
+	v.rel.conversation().Cursor = ""
 	v.agent.report(Step{
 		Section: "7.5", Title: "Read from the beginning; part of the conversation is missing", OK: true, Detail: code,
 	})
@@ -133,7 +110,7 @@ func (v *visit) dropCursor(code string) {
 // handle takes the events of a page in their order, skips those it has handled and
 // those it doesn't know, then saves the cursor (poppy-0.1/7.5#15, #26, #27).
 func (v *visit) handle(p page, each func(event)) error {
-	conv := v.rel.Conversation
+	conv := v.rel.conversation()
 	last := ""
 	for _, raw := range p.Events {
 		ev, known, err := parseEvent(raw)
@@ -173,12 +150,13 @@ func (v *visit) show(ev event) {
 			step.Title = "Message from this side"
 		}
 	case "state":
-		step.Section, step.Title, step.Detail = "7.7", "State", ev.Status+", "+ev.Responder
+		step.Section, step.Title, step.Detail = "7.7", "State", inWords(ev.Status, ev.Responder)
 	case "authorization":
 		step.Section, step.Title = "7.11", "The Company needs the User's account"
-		step.Detail = strings.TrimSpace(ev.Error+" "+ev.Scope) + "; run: " + v.company.signInCommand(ev.Scope)
+		step.Detail = strings.TrimSpace(ev.Error+" "+ev.Scope) + "; run: " + v.remedy(ev)
 	case "user_requested":
-		step.Section, step.Title, step.Detail = "7.10", "The Company asks to talk with you in person", ev.Reason
+		step.Section, step.Title = "7.10", "The Company asks to talk with you yourself"
+		step.Detail = clip(ev.Reason) + "; if you agree, run: " + v.company.directCommand()
 	case "direct_opened", "direct_closed":
 		step.Section, step.Title, step.Detail = "7.10", "Direct Conversation "+strings.TrimPrefix(ev.Type, "direct_"), ev.ConversationID
 	}
@@ -189,6 +167,8 @@ func (v *visit) show(ev event) {
 type EventsOptions struct {
 	All    bool // from the beginning, also what was shown before
 	Follow bool // wait for more until the conversation is closed or the context ends
+	// NoStream follows by reads that wait, also where the Company has streams.
+	NoStream bool
 }
 
 // Events shows what happened in the User's conversation with the Company.
@@ -198,52 +178,42 @@ func (a *Agent) Events(ctx context.Context, domain string, opts EventsOptions) e
 		return err
 	}
 	if opts.All {
-		v.rel.Conversation.Cursor, v.rel.Conversation.Handled = "", nil
+		conv := v.rel.conversation()
+		conv.Cursor, conv.Handled = "", nil
 	}
-	err = v.readOn(ctx, opts.Follow)
+	err = v.readOn(ctx, opts)
 	if opts.Follow && ctx.Err() != nil {
 		err = nil // the time to follow is over, which is how following ends
 	}
 	return err
 }
 
-// readOn reads what there is, and with follow goes on until the conversation is closed.
-func (v *visit) readOn(ctx context.Context, follow bool) error {
-	wait := 0
-	for {
-		p, _, err := v.read(ctx, wait)
-		if err != nil {
-			return err
-		}
-		if err := v.handle(p, func(event) {}); err != nil {
-			return err
-		}
-		switch {
-		case p.HasMore:
-			wait = 0 // poppy-0.1/7.5#25: again at once
-			continue
-		case !follow || p.Status == statusClosed:
-			v.agent.report(Step{Section: "7.7", Title: "The conversation is", OK: true, Detail: p.Status + ", " + p.Responder})
-			return nil
-		case wait > 0 && len(p.Events) == 0:
-			if err := v.agent.clock.Wait(ctx, time.Second); err != nil {
-				return err
-			}
-		}
-		wait = v.waitFor(ctx)
+// readOn reads what there is, and with Follow goes on until the conversation is closed.
+func (v *visit) readOn(ctx context.Context, opts EventsOptions) error {
+	var last page
+	r := &reading{visit: v, ask: opts.Follow && !opts.NoStream, each: func(event) {}}
+	r.over = func(p page) bool {
+		last = p
+		return !p.HasMore && (!opts.Follow || p.Status == statusClosed) // poppy-0.1/7.5#25
 	}
+	if err := r.run(ctx, page{HasMore: true}); err != nil {
+		return err
+	}
+	v.agent.report(Step{Section: "7.7", Title: "The conversation is", OK: true, Detail: inWords(last.Status, last.Responder)})
+	return v.noticeClosed(last.Status)
 }
 
-// CloseConversation closes the User's conversation with the Company (7.12); the next
-// message starts a new one.
+// CloseConversation closes the conversation that the User is in (7.12): a Direct
+// Conversation, which leads back to the one before it, or the conversation itself; the
+// next message starts a new one then.
 func (a *Agent) CloseConversation(ctx context.Context, domain string) error {
 	v, err := a.visitConversation(ctx, domain)
 	if err != nil {
 		return err
 	}
+	id := v.rel.conversation().ID
 	in, err := v.call(ctx, "7.12", "Close the conversation", outgoing{
-		method: http.MethodPost, url: v.conversationURL(v.rel.Conversation.ID, "close"),
-		body: "{}", limit: documentLimit, repeatable: true,
+		method: http.MethodPost, url: v.conversationURL(id, "close"), body: "{}", limit: documentLimit, repeatable: true,
 	})
 	if err != nil {
 		return err
@@ -251,7 +221,10 @@ func (a *Agent) CloseConversation(ctx context.Context, domain string) error {
 	if in.status != http.StatusOK && errorCode(in) != "conversation_not_found" {
 		return v.refused("7.12", "not closed", in)
 	}
-	a.report(Step{Section: "7.12", Title: "The conversation is closed", OK: true, Detail: v.rel.Conversation.ID})
+	a.report(Step{Section: "7.12", Title: "The conversation is closed", OK: true, Detail: id})
+	if v.rel.Direct != nil {
+		return v.leaveDirect()
+	}
 	v.rel.Conversation = nil
 	return v.save()
 }
@@ -265,7 +238,7 @@ func (a *Agent) visitConversation(ctx context.Context, domain string) (*visit, e
 	if err != nil {
 		return nil, err
 	}
-	if v.rel.Conversation == nil {
+	if v.rel.conversation() == nil {
 		return nil, fail(ExitUsage, "7.3", "there is no conversation with %s yet; start one with: poppyfield agent talk", c.name)
 	}
 	return v, nil

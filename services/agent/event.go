@@ -13,7 +13,11 @@ const (
 
 	statusWorking = "working"
 	statusIdle    = "idle"
+	statusQueued  = "queued"
 	statusClosed  = "closed"
+
+	senderAgent = "agent"
+	senderHuman = "human"
 )
 
 // Message is a message of either side (7.4). Company text is information for the
@@ -34,6 +38,9 @@ type page struct {
 	HasMore        bool              `json:"has_more"`
 	Status         string            `json:"status"`
 	Responder      string            `json:"responder"`
+
+	streamed bool // it is a part of a stream: status and responder are as old as its events
+	quiet    bool // nothing came in the time that was waited
 }
 
 // event has the members of every type of 7.5; the type says which of them count.

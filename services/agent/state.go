@@ -32,6 +32,7 @@ type relation struct {
 	DPoPKey      string            `json:"dpop_key"`
 	Session      *session          `json:"session,omitempty"`
 	Conversation *conversation     `json:"conversation,omitempty"`
+	Direct       *conversation     `json:"direct,omitempty"` // the open Direct Conversation below Conversation (7.10)
 	Nonces       map[string]string `json:"nonces,omitempty"`
 }
 
@@ -50,6 +51,14 @@ type conversation struct {
 	ID      string   `json:"id"`
 	Cursor  string   `json:"cursor,omitempty"`
 	Handled []string `json:"handled,omitempty"`
+}
+
+// conversation is where the User is: in the Direct Conversation while there is one.
+func (r *relation) conversation() *conversation {
+	if r.Direct != nil {
+		return r.Direct
+	}
+	return r.Conversation
 }
 
 func (c *conversation) seen(id string) bool { return slices.Contains(c.Handled, id) }

@@ -20,6 +20,9 @@ const (
 
 func human() TalkOptions { return TalkOptions{Sender: "human"} }
 
+// waiting is human without streams: answers come in the response to the message.
+func waiting() TalkOptions { return TalkOptions{Sender: "human", NoStream: true} }
+
 func texts(r Reply) []string {
 	var out []string
 	for _, m := range r.Messages {
@@ -40,7 +43,7 @@ func sentBody(t *testing.T, r seenRequest) sentMessage {
 func TestTalk_AnswerAndContinuation(t *testing.T) {
 	c := newFakeCompany(t)
 	dir := t.TempDir()
-	opts := human()
+	opts := waiting()
 	opts.Locale, opts.TimeZone = "de-DE", "Europe/Berlin"
 	available := true
 	opts.UserAvailable = &available
@@ -57,7 +60,7 @@ func TestTalk_AnswerAndContinuation(t *testing.T) {
 	require.Equal(t, map[string]any{"locale": "de-DE", "time_zone": "Europe/Berlin", "user_available": true}, m.Context)
 
 	steps := &collect{}
-	reply, err = c.agent(dir, steps).Talk(t.Context(), shopDomain, "And the gyoza?", human())
+	reply, err = c.agent(dir, steps).Talk(t.Context(), shopDomain, "And the gyoza?", waiting())
 	require.NoError(t, err)
 	require.Equal(t, []string{"answer 2 to And the gyoza?"}, texts(reply), "nothing of the first turn again")
 	require.Equal(t, "cnv_1", reply.ConversationID)
@@ -96,7 +99,7 @@ func TestTalk_SkipsUnknownAndRepeatedEvents(t *testing.T) {
 func TestTalk_ReadsOnWhileThereIsMore(t *testing.T) {
 	c := newFakeCompany(t)
 	c.pageSize = 1
-	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "hello", human())
+	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "hello", waiting())
 	require.NoError(t, err)
 	require.Equal(t, []string{"answer 1 to hello"}, texts(reply))
 	reads := c.requests(eventsAt)
@@ -121,7 +124,7 @@ func TestTalk_WaitsWhileTheCompanyWorks(t *testing.T) {
 		}
 		c.read(w, r, "cnv_1", 200)
 	}
-	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "hello", human())
+	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "hello", waiting())
 	require.NoError(t, err)
 	require.Equal(t, []string{"at last"}, texts(reply))
 	require.Equal(t, []time.Duration{time.Second, time.Second}, c.clock.waits, "no tight loop at a Company that doesn't hold reads")
@@ -159,7 +162,7 @@ func TestTalk_ReadsWhenTheCompanyIgnoresWait(t *testing.T) {
 		c.add("cnv_1", companySays("hi"))
 		writeJSON(w, 201, map[string]any{"conversation_id": "cnv_1", "status": "idle", "responder": "agent"})
 	}
-	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "hello", human())
+	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "hello", waiting())
 	require.NoError(t, err)
 	require.Equal(t, []string{"hi"}, texts(reply))
 }
@@ -207,11 +210,11 @@ func TestTalk_ClosedConversationIsReplaced(t *testing.T) {
 func TestTalk_ExpiredCursor(t *testing.T) {
 	c := newFakeCompany(t)
 	dir := t.TempDir()
-	_, err := c.agent(dir, Discard{}).Talk(t.Context(), shopDomain, "one", human())
+	_, err := c.agent(dir, Discard{}).Talk(t.Context(), shopDomain, "one", waiting())
 	require.NoError(t, err)
 	c.expired["evt_cnv_1_4"] = true
 	steps := &collect{}
-	reply, err := c.agent(dir, steps).Talk(t.Context(), shopDomain, "two", human())
+	reply, err := c.agent(dir, steps).Talk(t.Context(), shopDomain, "two", waiting())
 	require.NoError(t, err)
 	require.True(t, reply.Missing)
 	require.Equal(t, []string{"answer 2 to two"}, texts(reply))

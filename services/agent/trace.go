@@ -51,6 +51,16 @@ type Reporter interface {
 	Report(step Step)
 }
 
+// A PieceReporter is a Reporter that also shows messages while they are being written
+// (7.6). What it showed of one is replaced by the message that is reported later.
+type PieceReporter interface {
+	Reporter
+	// Piece is the next piece of the company's message id.
+	Piece(company, id, text string)
+	// Drop says that the pieces so far belong to no message that will come in full.
+	Drop()
+}
+
 // Discard is the Reporter that drops every step.
 type Discard struct{}
 
@@ -80,11 +90,15 @@ func (r *JSONReporter) Report(step Step) {
 	}
 }
 
-// TextReporter writes steps for people; with quiet set, only what the Company said.
+// TextReporter writes steps for people; with quiet set, only what the Company said. It
+// shows messages while they are being written.
 type TextReporter struct {
 	mu    sync.Mutex
 	w     io.Writer
 	quiet bool
+
+	writing string // the message whose pieces end the output, "" for none
+	shown   string // of it
 }
 
 // NewTextReporter writes to w.
@@ -103,6 +117,7 @@ func (r *TextReporter) Report(step Step) {
 	if r.quiet {
 		return
 	}
+	r.breakOff()
 	mark := "ok  "
 	if !step.OK {
 		mark = "FAIL"
@@ -114,8 +129,59 @@ func (r *TextReporter) Report(step Step) {
 	_, _ = fmt.Fprintln(r.w, printable(line))
 }
 
+// Piece shows the next piece of a message that is being written.
+func (r *TextReporter) Piece(company, id, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.writing != id {
+		r.breakOff()
+		r.writing = id
+		if !r.quiet {
+			// Only the Company's agent is shown while it writes (7.6).
+			_, _ = fmt.Fprintf(r.w, "\n%s (agent): ", printable(company))
+		}
+	}
+	text = printable(text)
+	r.shown += text
+	_, _ = io.WriteString(r.w, text)
+}
+
+// Drop ends the line of a message that won't come in full.
+func (r *TextReporter) Drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.breakOff()
+}
+
+// breakOff lets something else than the rest of the message follow its pieces.
+func (r *TextReporter) breakOff() {
+	if r.writing != "" {
+		_, _ = fmt.Fprintln(r.w, " […]")
+	}
+	r.writing, r.shown = "", ""
+}
+
+// finish writes what the pieces lack of their message, and reports whether they were
+// the beginning of it: else it has to be shown as a whole.
+func (r *TextReporter) finish(m *Message) bool {
+	rest, ok := strings.CutPrefix(printable(m.Text), r.shown)
+	if r.writing != m.ID || !ok || m.Sender != senderAgent {
+		return false
+	}
+	_, _ = fmt.Fprintln(r.w, rest)
+	r.writing, r.shown = "", ""
+	return true
+}
+
 func (r *TextReporter) message(step Step) {
 	m := step.Message
+	if m.Role == roleCompany && r.finish(m) {
+		r.data(m)
+		return
+	}
+	if m.Role == roleCompany || !r.quiet {
+		r.breakOff()
+	}
 	if m.Role != roleCompany {
 		if !r.quiet {
 			_, _ = fmt.Fprintf(r.w, "\nYou (%s): %s\n", printable(m.Sender), printable(m.Text))
@@ -127,7 +193,11 @@ func (r *TextReporter) message(step Step) {
 		return
 	}
 	_, _ = fmt.Fprintf(r.w, "\n%s (%s): %s\n", printable(step.Detail), printable(m.Sender), printable(m.Text))
-	if len(m.Data) > 0 {
+	r.data(m)
+}
+
+func (r *TextReporter) data(m *Message) {
+	if len(m.Data) > 0 && !r.quiet {
 		_, _ = fmt.Fprintf(r.w, "  data: %s\n", printable(string(m.Data)))
 	}
 }

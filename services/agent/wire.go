@@ -42,12 +42,15 @@ type outgoing struct {
 	repeatable  bool     // safe to send again when the connection broke
 	expected    []string // error codes that are answers like any other
 	credentials *credentials
+	stream      bool   // the answer may be a stream of events (7.6)
+	lastEventID string // where an earlier stream stopped
 }
 
 type incoming struct {
 	status int
 	header http.Header
 	body   []byte
+	stream *eventStream // instead of a body; to be closed
 }
 
 // newHTTPClient makes the client of a Personal Agent. It runs on the User's own
@@ -159,11 +162,18 @@ func (a *Agent) roundTrip(ctx context.Context, out outgoing) (incoming, error) {
 	if timeout == 0 {
 		timeout = requestTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	if _, err := httpsURL(out.url); err != nil {
 		return incoming{}, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	limit := time.AfterFunc(timeout, cancel)
+	streaming := false
+	defer func() {
+		limit.Stop()
+		if !streaming {
+			cancel()
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, out.method, out.url, bytes.NewBufferString(out.body))
 	if err != nil {
 		return incoming{}, fmt.Errorf("building the request: %w", err)
@@ -176,7 +186,14 @@ func (a *Agent) roundTrip(ctx context.Context, out outgoing) (incoming, error) {
 		if errors.As(err, &ue) {
 			err = ue.Err // the method and URL are in the step already
 		}
+		if !limit.Stop() {
+			err = fmt.Errorf("no answer within %s", timeout)
+		}
 		return incoming{}, err
+	}
+	if out.stream && isEventStream(res) {
+		streaming = true
+		return incoming{status: res.StatusCode, header: res.Header, stream: newEventStream(res.Body, cancel)}, nil
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, out.limit+1))

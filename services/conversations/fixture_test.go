@@ -25,6 +25,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db/dbtest"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -53,6 +54,7 @@ type installation struct {
 	tracing  trace.TracerProvider
 	meters   metric.MeterProvider
 	admin    adminv1.ConversationServiceClient
+	recorder *outbox.Recorder
 }
 
 // each runs fn on an installation with either database.
@@ -81,7 +83,7 @@ func newInstallationMetered(t testing.TB, d *db.DB, cfg conversations.Config, me
 	t.Helper()
 	in := &installation{
 		meters:   meters,
-		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.BackendStreamService"),
+		Platform: fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.relay.v1.DeliveryService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.BackendStreamService", "poppyfield.admin.v1.BackendDeliveryService"),
 		sessions: &sessionsScript{known: map[string]*sessionsv1.VerifyRequestResponse{}}, backend: &backendScript{},
 	}
 	in.spans = tracetest.NewSpanRecorder()
@@ -91,6 +93,10 @@ func newInstallationMetered(t testing.TB, d *db.DB, cfg conversations.Config, me
 	}
 	sessionsv1.RegisterSessionsServiceServer(in.Server, in.sessions)
 	relayv1.RegisterDeliveryServiceServer(in.Server, in.backend)
+	var err error
+	in.recorder, err = outbox.New(d, in.Bus, in.Clock.Now, in.Log)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = in.recorder.Stop(context.Background()) })
 	in.service = in.replicaWith(t, cfg)
 	in.service.Register(in.Server)
 	in.Serve(t)
@@ -122,7 +128,7 @@ func (in *installation) replicaWith(t testing.TB, cfg conversations.Config) *con
 	s, err := conversations.New(
 		cfg,
 		conversations.Deps{
-			DB: in.DB, Bus: in.Bus, Directory: in.Directory, Now: in.Clock.Now, Log: in.Log,
+			DB: in.DB, Bus: in.Bus, Directory: in.Directory, Now: in.Clock.Now, Log: in.Log, Events: in.recorder,
 			Sessions: sessionsv1.NewSessionsServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn), TracerProvider: in.tracing, MeterProvider: in.meters,
 		})
 	require.NoError(t, err)
@@ -300,7 +306,7 @@ func (a answer) told() []string {
 		case e.Message != nil:
 			out = append(out, e.Message.Role+": "+e.Message.Text)
 		case e.Type != "state":
-			out = append(out, strings.TrimSpace(strings.Join([]string{e.Type, e.Error, e.Scope, e.Reason, e.ConversationID}, " ")))
+			out = append(out, strings.Join(strings.Fields(strings.Join([]string{e.Type, e.Error, e.Scope, e.Reason, e.ConversationID}, " ")), " "))
 		default:
 			out = append(out, "="+e.Status)
 		}

@@ -92,7 +92,10 @@ func TestHandoff_EndsTheOpenTurn(t *testing.T) {
 		clausetest.Covers(t, "poppy-0.1/7.9#3")
 		in.desk(t).present(t, "dana", time.Hour)
 		release := make(chan struct{})
-		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) { <-release; return says("too slow"), nil })
+		in.backend.answers(func(context.Context, webhook) (*relayv1.DeliverResponse, error) {
+			<-release
+			return says("too slow"), nil
+		})
 		u := in.user("usr_1")
 		id := u.posted(t, "msg_1", "hello")
 		in.backend.await(t, 1)
@@ -146,7 +149,7 @@ func TestHandoff_WhatWaitedForTheBackendIsNotSent(t *testing.T) {
 		close(release)
 		eventually(t, func() bool { return in.get(t, id).GetStatus() == "queued" }, "handed off")
 		eventually(t, func() bool { return in.deliveries(t, id)[2].State == "expired" }, "not sent any more")
-		require.Equal(t, "expired", in.deliveries(t, id)[1].State)
+		require.EqualValues(t, "expired", in.deliveries(t, id)[1].State)
 		require.Equal(t, "handed_off", in.deliveries(t, id)[1].AgentOutcome)
 		in.Clock.Advance(time.Minute)
 		require.Len(t, in.backend.webhooks(), 1)

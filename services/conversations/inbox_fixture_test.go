@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
@@ -30,6 +31,15 @@ func (in *installation) desk(t testing.TB) *desk {
 
 func (d *desk) of(c *fixture.Company) *desk { return &desk{d.in, c, d.api} }
 
+// inboxOnly registers nothing but the inbox.
+type inboxOnly struct{ grpc.ServiceRegistrar }
+
+func (r inboxOnly) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	if desc.ServiceName == adminv1.InboxService_ServiceDesc.ServiceName {
+		r.ServiceRegistrar.RegisterService(desc, impl)
+	}
+}
+
 // other is the same desk at another process of the installation.
 func (d *desk) other(t testing.TB) (*desk, *conversations.Service) {
 	t.Helper()
@@ -41,10 +51,10 @@ func (d *desk) otherWith(t testing.TB, cfg conversations.Config) (*desk, *conver
 	s := d.in.replicaWith(t, cfg)
 	server, err := rpc.NewServer(rpc.ServerConfig{
 		Name: "test", Secret: "0123456789abcdef0123456789abcdef", Log: d.in.Log,
-		Allow: rpc.Allow{"poppyfield.admin.v1.ConversationService": {"test"}, "poppyfield.admin.v1.InboxService": {"test"}},
+		Allow: rpc.Allow{adminv1.InboxService_ServiceDesc.ServiceName: {"test"}},
 	})
 	require.NoError(t, err)
-	s.Register(server)
+	s.Register(inboxOnly{server})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(nil) }() // ends with Stop
 	conn, err := server.Dial("test")

@@ -16,6 +16,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
+	"github.com/poppyfield/poppyfield/test/fixture"
 )
 
 func TestInbox_APersonJoinsAndAnswers(t *testing.T) {
@@ -168,6 +169,8 @@ func TestInbox_OnlyTheOwnerActs(t *testing.T) {
 func TestInbox_APersonAsksForTheUserAndForASignIn(t *testing.T) {
 	each(t, func(t *testing.T, in *installation) {
 		d, u := in.desk(t), in.user("usr_1")
+		in.company.Snapshot.SignIn = fixture.SignIn()
+		in.Changed(in.company)
 		id := u.start(t, "msg_1", "hello").ConversationID
 		d.joined(t, id, "anna")
 		got, err := d.send(t, id, "anna", func(r *adminv1.SendAsPersonRequest) {
@@ -179,7 +182,7 @@ func TestInbox_APersonAsksForTheUserAndForASignIn(t *testing.T) {
 		for _, e := range got.GetEvents() {
 			types[e.GetType()] = true
 		}
-		require.True(t, types["authorization"] && types["user_requested"], "%v", types)
+		require.Equal(t, map[string]bool{"message": true, "authorization": true, "user_requested": true}, types)
 		_, err = d.send(t, id, "anna", func(r *adminv1.SendAsPersonRequest) {
 			r.Authorization = &adminv1.Authorization{Error: "insufficient_scope"}
 		})
@@ -262,6 +265,7 @@ func TestInbox_HandBackGivesTheOpenMessageToTheBackend(t *testing.T) {
 		require.Equal(t, "working", got.Data.Conversation.Status)
 		require.True(t, got.Data.Session.SignedIn)
 		require.Equal(t, []string{"poppy:read"}, got.Data.Session.Scopes)
+		require.Contains(t, got.raw, `"handback":{"note":"look it up"}`)
 		told := u.next(t, before)
 		for len(told.told()) < 3 {
 			told = u.read(t, id, "?wait=20&cursor="+before.Cursor)
@@ -282,7 +286,20 @@ func TestInbox_HandBackGivesTheOpenMessageToTheBackend(t *testing.T) {
 		again := in.backend.await(t, n+1)[n]
 		require.Equal(t, "and now?", again.Data.Message.Text)
 		require.NotEqual(t, in.backend.webhooks()[n-1].id, again.id)
+		require.Contains(t, again.raw, `"handback":{"note":""}`)
 		eventually(t, func() bool { return in.get(t, id).GetStatus() == "idle" }, "the second answer ends the turn")
+
+		// And once more, for one that had been handed back before.
+		in.backend.always(later)
+		u.send(t, id, "", text("msg_5", "thanks"))
+		n = len(in.backend.await(t, n+2))
+		for range 2 {
+			d.joined(t, id, "anna")
+			_, err = d.handBack(t, id, "anna", "")
+			require.NoError(t, err)
+			n++
+			require.Equal(t, "thanks", in.backend.await(t, n)[n-1].Data.Message.Text)
+		}
 	})
 }
 

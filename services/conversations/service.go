@@ -154,6 +154,7 @@ func ring(b *bus.Bus) func(context.Context, tenancy.Scope) {
 // Register puts the service's part of the admin API on a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterConversationServiceServer(r, &rpc.Conversations{App: s.app, Store: s.store, Now: s.deps.Now})
+	adminv1.RegisterBackendDeliveryServiceServer(r, &rpc.BackendDeliveries{App: s.app, Store: s.store, Now: s.deps.Now})
 	adminv1.RegisterBackendStreamServiceServer(r, &rpc.BackendStreams{Streams: s.dispatcher})
 	adminv1.RegisterInboxServiceServer(r, &rpc.Inbox{
 		App: s.app, Store: s.store, Now: s.deps.Now,
@@ -231,6 +232,9 @@ func (s *Service) Waiting() int { return s.bells.Listeners() }
 
 // BeginDrain tells backends with a stream to open another one elsewhere. Stop does it too.
 func (s *Service) BeginDrain() { s.dispatcher.BeginDrain() }
+
+// BackendChanged says that a Company's backend is on again or elsewhere, as a ring for it does.
+func (s *Service) BackendChanged(scope tenancy.Scope) { s.dispatcher.BackendChanged(scope) }
 
 // InFlight returns how many deliveries this process is making.
 func (s *Service) InFlight() int { n, _ := s.dispatcher.Load(); return n }

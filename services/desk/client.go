@@ -66,13 +66,13 @@ func newClient(origin, key string, roots *x509.CertPool) *client {
 }
 
 // post writes. All tries carry one request_id, so that a lost answer never does it twice.
-func (c *client) post(ctx context.Context, path string, in map[string]any, out any) error {
+func (c *client) post(ctx context.Context, path string, in map[string]any) error {
 	in["request_id"] = uuid.NewString()
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, http.MethodPost, path, body, out)
+	return c.call(ctx, http.MethodPost, path, body, nil)
 }
 
 func (c *client) get(ctx context.Context, path string, query url.Values, out any) error {

@@ -120,7 +120,7 @@ func (d *Desk) ring() {
 func (d *Desk) present(ctx context.Context, ttl time.Duration) error {
 	return d.api.post(ctx, d.company+"/inbox:setPresence", map[string]any{
 		"person": d.person, "display_name": d.person, "ttl": fmt.Sprintf("%ds", int(ttl.Seconds())),
-	}, nil)
+	})
 }
 
 // leave says that the person has gone; what they handle stays theirs.

@@ -73,23 +73,23 @@ func (d *Desk) act(ctx context.Context, word, rest, line string) error {
 	case "wait":
 		return d.await(ctx, "the agent has said nothing", func() bool { return d.heard || d.current == "" })
 	case "user":
-		err = d.api.post(ctx, at+":sendAsPerson", me(map[string]any{"request_user": rest}), nil)
+		err = d.api.post(ctx, at+":sendAsPerson", me(map[string]any{"request_user": rest}))
 	case "note":
-		if err = d.api.post(ctx, at+"/notes", map[string]any{"note": map[string]any{"author": d.person, "text": rest}}, nil); err == nil {
+		if err = d.api.post(ctx, at+"/notes", map[string]any{"note": map[string]any{"author": d.person, "text": rest}}); err == nil {
 			d.say("Noted.")
 		}
 		return err
 	case "back":
-		err = d.api.post(ctx, at+":handBack", me(map[string]any{"note": rest}), nil)
+		err = d.api.post(ctx, at+":handBack", me(map[string]any{"note": rest}))
 	case "give":
 		if rest == "" {
 			return errors.New("give it to whom? queue is for nobody in particular")
 		}
-		err = d.api.post(ctx, at+":transfer", me(map[string]any{"to_person": rest}), nil)
+		err = d.api.post(ctx, at+":transfer", me(map[string]any{"to_person": rest}))
 	case "queue":
-		err = d.api.post(ctx, at+":transfer", me(map[string]any{}), nil)
+		err = d.api.post(ctx, at+":transfer", me(map[string]any{}))
 	case "close":
-		err = d.api.post(ctx, at+":sendAsPerson", me(map[string]any{"close": true}), nil)
+		err = d.api.post(ctx, at+":sendAsPerson", me(map[string]any{"close": true}))
 	case "say":
 		err = d.reply(ctx, at, rest)
 	default:
@@ -105,7 +105,7 @@ func (d *Desk) reply(ctx context.Context, at, text string) error {
 	d.heard = false
 	return d.api.post(ctx, at+":sendAsPerson", map[string]any{
 		"person": d.person, "messages": []map[string]any{{"text": text, "sender": "human"}},
-	}, nil)
+	})
 }
 
 func (d *Desk) join(ctx context.Context, n string) error {
@@ -113,7 +113,7 @@ func (d *Desk) join(ctx context.Context, n string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.api.post(ctx, d.company+"/conversations/"+id+":join", map[string]any{"person": d.person}, nil); err != nil {
+	if err := d.api.post(ctx, d.company+"/conversations/"+id+":join", map[string]any{"person": d.person}); err != nil {
 		return err
 	}
 	d.current, d.seen, d.heard = id, 0, false
@@ -128,7 +128,7 @@ func (d *Desk) decline(ctx context.Context, n, reason string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.api.post(ctx, d.company+"/conversations/"+id+":declineHandoff", map[string]any{"reason": reason}, nil); err != nil {
+	if err := d.api.post(ctx, d.company+"/conversations/"+id+":declineHandoff", map[string]any{"reason": reason}); err != nil {
 		return err
 	}
 	return d.refresh(ctx)

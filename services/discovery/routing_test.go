@@ -237,7 +237,7 @@ func TestRoutes_OtherMethods(t *testing.T) {
 func TestRoutes_AnyoneReadsDocuments(t *testing.T) {
 	r := newRig(t)
 	require.Equal(t, map[string]publicweb.Caller{
-		"GET /poppy/{domain}/poppy.json": publicweb.Anyone, "GET /.well-known/oauth-authorization-server": publicweb.Anyone, "GET /poppy/webhook-keys.json": publicweb.Anyone,
+		"GET /poppy/{domain}/poppy.json": publicweb.Anyone, "GET /.well-known/oauth-authorization-server": publicweb.Anyone, "GET /poppy/webhook-keys.json": publicweb.Anyone, "GET /poppy/egress-addresses.json": publicweb.Anyone,
 		"GET /poppy/logo": publicweb.Anyone,
 	}, r.router.Table())
 }

@@ -6,6 +6,7 @@ package discovery
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type Config struct {
 	HostedDomain string
 	// Bounds of every Company's limits; the zero Bounds are app.DefaultBounds.
 	Bounds app.Bounds
+	// EgressAddresses are published as those that requests to Companies come from.
+	EgressAddresses []netip.Prefix
 	// CheckEvery is how often due domains are looked for; 0 means 15 s.
 	CheckEvery time.Duration
 }
@@ -70,7 +73,7 @@ func New(cfg Config, deps Deps) *Service {
 	}
 	s := &Service{cfg: cfg, deps: deps}
 	s.app = app.New(app.Config{HostedDomain: cfg.HostedDomain, Bounds: cfg.Bounds}, store.New(deps.DB, deps.Now), egress{deps.Egress}, deps.Keys, deps.Now, s.changed)
-	s.docs = web.New(web.Sources{Documents: s.app.Documents, WebhookKeys: s.webhookKeys, Logo: s.app.Logo}, deps.Now)
+	s.docs = web.New(web.Sources{Documents: s.app.Documents, WebhookKeys: s.webhookKeys, Logo: s.app.Logo, EgressAddresses: cfg.EgressAddresses}, deps.Now)
 	return s
 }
 

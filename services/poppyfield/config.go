@@ -81,6 +81,11 @@ type Config struct {
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
 	// TrustCA are PEM files of CAs to trust beside the system's when reaching out.
 	TrustCA    []string      `yaml:"trust_ca"`
+	// Egress is published, so that Companies can let our requests in.
+	Egress struct {
+		// Addresses that requests to Companies come from, as prefixes.
+		Addresses []netip.Prefix `yaml:"addresses"`
+	} `yaml:"egress"`
 	DrainDelay time.Duration `yaml:"drain_delay"`
 	LogFormat  string        `yaml:"log_format"`
 	LogLevel   string        `yaml:"log_level"`

@@ -334,6 +334,7 @@ func printReady(dir string, r ready) {
 	if r.DemoDomain != "" {
 		fmt.Printf("Talk to it as a personal agent, in another terminal:\n\n  %s agent talk --dev %s %s \"Where is my order?\"\n\n", bin, dir, r.DemoDomain)
 		fmt.Printf("Let it sign in as the customer Mia or Ken (the login page says how), and ask again:\n\n  %s agent sign-in --dev %s %s\n\n", bin, dir, r.DemoDomain)
+		fmt.Printf("Sit down at its inbox, to take conversations over from its agent:\n\n  %s desk --dev %s --as anna\n\n", bin, dir)
 		fmt.Printf("See and disconnect what is connected at https://%s/account\n\n", r.DemoDomain)
 	}
 }

@@ -214,7 +214,7 @@ func (g *graph) addDiscovery(context.Context) error {
 	if _, err := g.directory(discoveryName); err != nil {
 		return err
 	}
-	s := discovery.New(discovery.Config{HostedDomain: g.cfg.HostedDomain, Bounds: g.cfg.Bounds}, discovery.Deps{
+	s := discovery.New(discovery.Config{HostedDomain: g.cfg.HostedDomain, Bounds: g.cfg.Bounds, EgressAddresses: g.cfg.Egress.Addresses}, discovery.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Egress: relayv1.NewEgressServiceClient(cc), Deliveries: relayv1.NewDeliveryServiceClient(cc),
 		Keys: g.parts.keys, Now: g.parts.now, Log: g.parts.log,
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/poppyfield/poppyfield/services/agent"
+	"github.com/poppyfield/poppyfield/services/desk"
 )
 
 var version = "devel" // set by the linker
@@ -32,7 +33,7 @@ func run(ctx context.Context) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(devCommand(), serveCommand(), migrateCommand(), operatorKeyCommand(), agent.Command())
+	root.AddCommand(devCommand(), serveCommand(), migrateCommand(), operatorKeyCommand(), agent.Command(), desk.Command())
 	strict(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -23,6 +23,7 @@ func TestRoutes_TableOfCallers(t *testing.T) {
 		"GET /poppy/{domain}/poppy.json":              publicweb.Anyone,
 		"GET /.well-known/oauth-authorization-server": publicweb.Anyone,
 		"GET /poppy/webhook-keys.json":                publicweb.Anyone,
+		"GET /poppy/egress-addresses.json":            publicweb.Anyone,
 		"GET /poppy/logo":                             publicweb.Anyone,
 		"POST /oauth/token":                           publicweb.Client,
 		"POST /oauth/revoke":                          publicweb.Client,

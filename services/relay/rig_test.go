@@ -33,6 +33,8 @@ import (
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	"github.com/poppyfield/poppyfield/services/relay"
+	"github.com/poppyfield/poppyfield/services/relay/queue"
+	"github.com/poppyfield/poppyfield/services/relay/store"
 )
 
 // zone is the DNS of a test: addresses by name. A name that isn't in it does not exist.
@@ -169,6 +171,7 @@ type rig struct {
 	signIns    relayv1.SignInServiceClient
 	endpoints  adminv1.WebhookEndpointServiceClient
 	attempts   adminv1.AttemptServiceClient
+	webhooks   adminv1.WebhookDeliveryServiceClient
 	service    *relay.Service
 	events     *outbox.Recorder
 	told       *told
@@ -217,7 +220,7 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	require.NoError(t, err)
 
 	allow := rpc.Allow{}
-	for _, name := range []string{adminv1.WebhookEndpointService_ServiceDesc.ServiceName, adminv1.AttemptService_ServiceDesc.ServiceName, adminv1.BackendService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName, relayv1.EgressService_ServiceDesc.ServiceName, relayv1.SignInService_ServiceDesc.ServiceName} {
+	for _, name := range []string{adminv1.WebhookEndpointService_ServiceDesc.ServiceName, adminv1.WebhookDeliveryService_ServiceDesc.ServiceName, adminv1.AttemptService_ServiceDesc.ServiceName, adminv1.BackendService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName, relayv1.EgressService_ServiceDesc.ServiceName, relayv1.SignInService_ServiceDesc.ServiceName} {
 		allow[name] = []string{caller}
 	}
 	server, err := rpc.NewServer(rpc.ServerConfig{Name: "test", Secret: "0123456789abcdef0123456789abcdef", Allow: allow, Log: r.told.logger, TracerProvider: r.told.tracing})
@@ -230,6 +233,7 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	t.Cleanup(func() { _ = r.events.Stop(context.Background()) })
 	r.service, err = relay.New(relay.Deps{
 		DB: d, Bus: r.bus, Egress: client, Keys: ring, Now: r.clock.Now, Log: r.told.logger, Events: r.events, MeterProvider: r.told.metering,
+		Queue: queue.Config{Sweep: 20 * time.Millisecond, Unpark: 20 * time.Millisecond, Jitter: func() float64 { return 0.5 }},
 	})
 	require.NoError(t, err)
 	r.service.Register(server)
@@ -243,6 +247,7 @@ func newRigOn(t testing.TB, d *db.DB) *rig {
 	t.Cleanup(func() { _ = conn.Close() })
 	r.backends, r.deliveries, r.egress = adminv1.NewBackendServiceClient(conn), relayv1.NewDeliveryServiceClient(conn), relayv1.NewEgressServiceClient(conn)
 	r.signIns = relayv1.NewSignInServiceClient(conn)
+	r.webhooks = adminv1.NewWebhookDeliveryServiceClient(conn)
 	r.endpoints, r.attempts = adminv1.NewWebhookEndpointServiceClient(conn), adminv1.NewAttemptServiceClient(conn)
 	return r
 }
@@ -273,6 +278,8 @@ func (r *rig) point(t testing.TB) {
 	t.Helper()
 	r.update(t, &adminv1.Backend{Url: "https://backend.example/hook"})
 }
+
+func (r *rig) store() *store.Store { return store.New(r.db, r.events, r.clock.Now) }
 
 // enable turns the backend on.
 func (r *rig) enable(t testing.TB) {

@@ -25,8 +25,10 @@ import (
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	"github.com/poppyfield/poppyfield/services/relay/app"
+	"github.com/poppyfield/poppyfield/services/relay/queue"
 	"github.com/poppyfield/poppyfield/services/relay/rpc"
 	"github.com/poppyfield/poppyfield/services/relay/store"
+	"github.com/poppyfield/poppyfield/services/relay/store/queuestore"
 )
 
 // Deps of the service.
@@ -45,6 +47,8 @@ type Deps struct {
 	Directory *directory.Client
 	// MeterProvider gets what is counted; nil for nothing.
 	MeterProvider metric.MeterProvider
+	// Queue bounds the delivery of events to listening endpoints.
+	Queue queue.Config
 }
 
 // How often background work is done.
@@ -55,8 +59,10 @@ const (
 
 // Service is relay.
 type Service struct {
-	app  *app.App
-	deps Deps
+	app   *app.App
+	deps  Deps
+	kept  *queuestore.Store
+	queue *queue.Queue
 
 	stop  context.CancelFunc
 	loops sync.WaitGroup
@@ -84,8 +90,11 @@ func New(deps Deps) (*Service, error) {
 		with.Retention = s.retention
 	}
 	var err error
-	s.app, err = app.New(with)
-	return s, err
+	if s.app, err = app.New(with); err != nil {
+		return nil, err
+	}
+	s.newQueue()
+	return s, nil
 }
 
 func (s *Service) retention(ctx context.Context, scope tenancy.Scope) (time.Duration, error) {
@@ -100,19 +109,21 @@ func (s *Service) retention(ctx context.Context, scope tenancy.Scope) (time.Dura
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterBackendServiceServer(r, &rpc.Backends{App: s.app})
 	adminv1.RegisterWebhookEndpointServiceServer(r, &rpc.Endpoints{App: s.app, Now: s.deps.Now})
+	adminv1.RegisterWebhookDeliveryServiceServer(r, &rpc.WebhookDeliveries{Kept: s.kept, Look: s.queue.Look, Now: s.deps.Now})
 	adminv1.RegisterAttemptServiceServer(r, &rpc.Attempts{App: s.app, Now: s.deps.Now})
 	relayv1.RegisterDeliveryServiceServer(r, &rpc.Deliveries{App: s.app})
 	relayv1.RegisterEgressServiceServer(r, &rpc.Egress{Client: s.deps.Egress})
 	relayv1.RegisterSignInServiceServer(r, &rpc.SignIns{App: s.app})
 }
 
-// Start begins to write the log of attempts and to tidy up. It goes on after ctx ends, until Stop.
+// Start begins to deliver events, to write the log of attempts and to tidy up. It goes on
+// after ctx ends, until Stop.
 func (s *Service) Start(ctx context.Context) error {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.loops.Go(func() { s.app.WriteLog(ctx) })
 	s.every(ctx, "old attempts", pruneEvery, s.app.Prune)
 	s.every(ctx, "ending secrets", expiringEvery, s.app.TellExpiring)
-	return nil
+	return s.queue.Start(ctx)
 }
 
 func (s *Service) every(ctx context.Context, what string, interval time.Duration, work func(context.Context) error) {
@@ -126,10 +137,12 @@ func (s *Service) every(ctx context.Context, what string, interval time.Duration
 }
 
 // Stop ends the background work, and writes down the attempts that aren't yet.
-func (s *Service) Stop(context.Context) error {
+// Deliveries under way may end until ctx is done; what is left is given back.
+func (s *Service) Stop(ctx context.Context) error {
+	err := s.queue.Stop(ctx)
 	if s.stop != nil {
 		s.stop()
 	}
 	s.loops.Wait()
-	return nil
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -72,11 +73,15 @@ type job struct {
 	From []string
 }
 
+// errBusy is an answer of 503.
+var errBusy = errors.New("busy")
+
 // A report is what came of it.
 type report struct {
 	Events        int
 	Median, Worst time.Duration // the median and the 99th percentile
-	Cut           []string      // readers that ended before the job did
+	Again         int           // requests that were refused for now, with 503, and made again
+	Cut           []string      // why readers ended before the job did, the first few
 }
 
 // stamp begins the text of an event that is measured; nanoseconds follow.
@@ -89,9 +94,11 @@ type fleet struct {
 	ending  atomic.Bool
 	opening sync.WaitGroup
 
-	mu    sync.Mutex
-	took  []time.Duration
-	cut   []string
+	mu   sync.Mutex
+	took []time.Duration
+	cut  []string
+
+	again atomic.Int64
 }
 
 // runAgents opens the readers of a job, says so, and reports for every further line.
@@ -117,16 +124,20 @@ func runAgents(in io.Reader, out io.Writer) error {
 		if err := json.NewEncoder(out).Encode(f.report()); err != nil {
 			return err
 		}
-		if _, err := lines.ReadBytes('\n'); err != nil {
+		_, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
 			f.ending.Store(true)
-			return nil // the job is over
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
 // open opens all readers, some at a time, and returns when each has its head or waits.
 func (f *fleet) open() {
-	gate := make(chan struct{}, 32)
+	gate := make(chan struct{}, 6)
 	for i, r := range f.job.Readers {
 		gate <- struct{}{}
 		f.opening.Add(1)
@@ -142,7 +153,7 @@ func (f *fleet) report() report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	slices.Sort(f.took)
-	r := report{Events: len(f.took), Cut: f.cut}
+	r := report{Events: len(f.took), Cut: f.cut[:min(len(f.cut), 5)], Again: int(f.again.Swap(0))}
 	if n := len(f.took); n > 0 {
 		r.Median, r.Worst = f.took[n/2], f.took[n*99/100]
 	}
@@ -153,6 +164,11 @@ func (f *fleet) report() report {
 func (f *fleet) read(r reader, from string, opened func()) {
 	defer opened()
 	err := f.connect(r, from, opened)
+	for errors.Is(err, errBusy) {
+		f.again.Add(1)
+		time.Sleep(time.Second + rand.N(2*time.Second)) // as an agent does
+		err = f.connect(r, from, opened)
+	}
 	if err != nil && !f.ending.Load() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -162,23 +178,23 @@ func (f *fleet) read(r reader, from string, opened func()) {
 
 func (f *fleet) connect(r reader, from string, opened func()) error {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 30 * time.Second}
-	conn, err := d.Dial("tcp", f.job.Address) //nolint:noctx // its end is the process's
+	conn, err := d.Dial("tcp", f.job.Address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 1024)
 	if r.Stream {
-		if err := f.ask(conn, r); err != nil {
+		if err := f.ask(conn, r, 0); err != nil {
 			return err
 		}
 		return f.stream(in, opened)
 	}
-	for {
-		if err := f.ask(conn, r); err != nil {
+	// The first one doesn't wait: its answer says when the next connection may be opened.
+	for wait := 0; ; wait = 30 {
+		if err := f.ask(conn, r, wait); err != nil {
 			return err
 		}
-		opened()
 		answer, err := http.ReadResponse(in, nil)
 		if err != nil {
 			return fmt.Errorf("poll: %w", err)
@@ -187,14 +203,18 @@ func (f *fleet) connect(r reader, from string, opened func()) error {
 		if err = errors.Join(err, answer.Body.Close()); err != nil {
 			return err
 		}
+		if answer.StatusCode == http.StatusServiceUnavailable {
+			return errBusy
+		}
 		if answer.StatusCode != http.StatusOK || answer.Close {
 			return fmt.Errorf("poll: %s %s", answer.Status, body)
 		}
+		opened()
 	}
 }
 
-// ask sends the request of a reader.
-func (f *fleet) ask(conn net.Conn, r reader) error {
+// ask sends the request of a reader; wait is a poll's, in seconds.
+func (f *fleet) ask(conn net.Conn, r reader, wait int) error {
 	if r.URL == "" {
 		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: floor\r\nAccept: text/event-stream\r\n\r\n")
 		return err
@@ -214,7 +234,7 @@ func (f *fleet) ask(conn net.Conn, r reader) error {
 	if r.Stream {
 		head += "Accept: text/event-stream\r\n"
 	} else {
-		query += "&wait=30"
+		query += "&wait=" + strconv.Itoa(wait)
 	}
 	_, err = io.WriteString(conn, "GET "+u.Path+query+" HTTP/1.1\r\n"+head+"\r\n")
 	return err
@@ -223,6 +243,9 @@ func (f *fleet) ask(conn net.Conn, r reader) error {
 // stream reads lines, and takes the time of events with a stamp.
 func (f *fleet) stream(in *bufio.Reader, opened func()) error {
 	status, err := in.ReadString('\n')
+	if err == nil && strings.HasPrefix(status, "HTTP/1.1 503 ") {
+		return errBusy
+	}
 	if err != nil || !strings.HasPrefix(status, "HTTP/1.1 200 ") {
 		rest, _ := in.Peek(in.Buffered())
 		return fmt.Errorf("stream: %q %s: %w", status, rest, errors.Join(err, errors.New("not open")))

@@ -50,6 +50,7 @@ func TestReaders(t *testing.T) {
 	before := r.settled(t)
 	first, second := startHelper(t, "agents"), startHelper(t, "agents")
 	one, two := r.jobs()
+	again := 0
 	for _, start := range []struct {
 		agents *helper
 		job    job
@@ -58,6 +59,7 @@ func TestReaders(t *testing.T) {
 		start.agents.say(t, start.job)
 		start.agents.hear(t, &got)
 		require.Empty(t, got.Cut)
+		again += got.Again
 	}
 	each := float64(r.settled(t)-before) / readers
 	total, written := r.write(t)
@@ -76,10 +78,11 @@ func TestReaders(t *testing.T) {
     median, ms                        %8.1f
     99th percentile, ms               %8.1f      %6d
 
+%d requests were refused for now, with 503, and made again.
 Events were written to the database by the measurement itself, %d conversations in a
 transaction, and rung for over NATS as by another process.
 
-`, readers, each, goalMemory, floor, written, rate, milliseconds(got.Median), milliseconds(got.Worst), goalWakeup.Milliseconds(), batch)
+`, readers, each, goalMemory, floor, written, rate, milliseconds(got.Median), milliseconds(got.Worst), goalWakeup.Milliseconds(), got.Again+rest.Again+again, batch)
 	require.Empty(t, append(got.Cut, rest.Cut...), "readers were cut")
 	require.Equal(t, total, got.Events, "every event comes once")
 }

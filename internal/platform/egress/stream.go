@@ -71,7 +71,7 @@ func (c *Client) Stream(ctx context.Context, r StreamRequest) (*StreamResponse, 
 		return out, err
 	}
 	outer := ctx
-	ctx, span := c.telemetry.tracer.Start(ctx, "egress "+x.method, spanOptions(x.method, u)...)
+	ctx, span := c.telemetry.tracer.Start(ctx, "egress "+x.method, spanOptions(x.method, u)...) //nolint:spancheck // the body ends it
 	inner, cancel := context.WithCancelCause(ctx)
 	b := &streamBody{client: c, outer: outer, inner: inner, cancel: cancel, span: span, response: out, left: x.cap, idle: clamp(r.IdleTimeout, x.timeout, x.timeout)}
 	b.total = time.AfterFunc(x.timeout, func() { cancel(newError(Timeout, "the server took too long", nil)) })
@@ -80,7 +80,7 @@ func (c *Client) Stream(ctx context.Context, r StreamRequest) (*StreamResponse, 
 	ack.Stop()
 	_, out.Address = out.watch.done()
 	if err != nil {
-		return out, b.end(err)
+		return out, b.end(err) //nolint:spancheck // which ends it
 	}
 	out.Status, out.Header, out.ContentType, out.URL = res.StatusCode, keep(res.Header), mediaType(res.Header), u.String()
 	b.body, out.Body = res.Body, b
@@ -88,7 +88,7 @@ func (c *Client) Stream(ctx context.Context, r StreamRequest) (*StreamResponse, 
 		if out.Status >= 200 && out.Status <= 299 {
 			_ = res.Body.Close() // nothing of it is wanted
 			out.Body = nil
-			return out, b.end(err)
+			return out, b.end(err) //nolint:spancheck // which ends it
 		}
 		b.left, b.silent = 0, true
 	}
@@ -98,7 +98,7 @@ func (c *Client) Stream(ctx context.Context, r StreamRequest) (*StreamResponse, 
 // streamBody reads the body of a streamed answer within its bounds.
 type streamBody struct {
 	client       *Client
-	outer, inner context.Context //nolint:containedctx // a body outlives the call that began it
+	outer, inner context.Context // a body outlives the call that began it
 	cancel       context.CancelCauseFunc
 	span         trace.Span
 	response     *StreamResponse

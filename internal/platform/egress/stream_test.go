@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -275,7 +274,7 @@ func TestStream_ClosingEarlyTellsTheServer(t *testing.T) {
 		<-gone
 		_, err = res.Body.Read(make([]byte, 1))
 		require.Error(t, err)
-		require.False(t, errors.Is(err, io.EOF), "what was given up has no end")
+		require.NotErrorIs(t, err, io.EOF, "what was given up has no end")
 	})
 }
 

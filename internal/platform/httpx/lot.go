@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-
 // lot holds a server's parked connections. It is the listener on which those with a
 // next request come back.
 type lot struct {

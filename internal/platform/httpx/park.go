@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -67,7 +68,7 @@ func park(w http.ResponseWriter, r *http.Request, h *Held) *parked {
 		chunked: r.ProtoAtLeast(1, 1), keep: r.ProtoAtLeast(1, 1) && !r.Close,
 	}
 	if n := buffered.Reader.Buffered(); n > 0 {
-		ahead, _ := buffered.Reader.Peek(n) // what is buffered can be had
+		ahead, _ := buffered.Peek(n) // what is buffered can be had
 		p.ahead = bytes.Clone(ahead)
 	}
 	s.lot.add(p)
@@ -223,7 +224,7 @@ func (p *parked) answer(fn http.HandlerFunc) {
 	var head bytes.Buffer
 	_ = w.header.Write(&head) // memory takes everything
 	out := append(startOfAnswer(w.status, head.Bytes()), "\r\n"...)
-	for rest := append(out, w.body.Bytes()...); len(rest) > 0; {
+	for rest := slices.Concat(out, w.body.Bytes()); len(rest) > 0; {
 		n := min(len(rest), stallBytes)
 		if p.send(rest[:n]) != nil { // the client has gone; there is nobody left to tell
 			p.keep = false

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -70,8 +71,8 @@ type Gate struct {
 	known    *known
 	validate protovalidate.Validator
 	streams  streams
-	closing  context.Context // ends with Close
-	close    context.CancelFunc
+	closing  chan struct{} // closed by Close
+	closed   sync.Once
 }
 
 // New makes a gate; it fails when a service of the table has no connection to its owner.
@@ -92,7 +93,7 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 		cfg.Recheck = recheck
 	}
 	g := &Gate{cfg: cfg, deps: deps, limiter: limit.New(0), known: newKnown(), validate: v, streams: streams{open: map[string]int{}}}
-	g.closing, g.close = context.WithCancel(context.Background())
+	g.closing = make(chan struct{})
 	return g, nil
 }
 

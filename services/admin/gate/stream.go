@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/resource"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -119,23 +118,30 @@ func (g *Gate) stream(ctx context.Context, stream grpc.ServerStream, m *method.M
 
 // guard ends a stream whose key is no longer good for it, and one that a stop of the process finds open.
 func (g *Gate) guard(ctx context.Context, secret string, m *method.Method, end context.CancelCauseFunc) {
-	stop := context.AfterFunc(g.closing, func() {
-		end(problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the server is going away: open the stream again").WithRetryAfter(time.Second))
-	})
-	defer stop()
-	clock.Every(ctx, g.cfg.Recheck, func(ctx context.Context) {
+	tick := time.NewTicker(g.cfg.Recheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.closing:
+			end(problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the server is going away: open the stream again").WithRetryAfter(time.Second))
+			return
+		case <-tick.C:
+		}
 		again, err := g.deps.Auth.Authenticate(ctx, secret)
 		if err == nil {
 			err = authorise(again, m)
 		}
 		if err != nil && ctx.Err() == nil && problem.As(err).Kind != problem.Internal && problem.As(err).Kind != problem.Unavailable {
 			end(err) // a database that is away ends no stream
+			return
 		}
-	})
+	}
 }
 
 // Close ends the streams that are open, and every one that opens from now on.
-func (g *Gate) Close() { g.close() }
+func (g *Gate) Close() { g.closed.Do(func() { close(g.closing) }) }
 
 // first reads the message that says which Company the stream is about.
 func (g *Gate) first(stream grpc.ServerStream, m *method.Method) (proto.Message, error) {

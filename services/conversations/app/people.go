@@ -242,7 +242,7 @@ func (a *App) HandBack(ctx context.Context, scope tenancy.Scope, id, person, not
 		if _, err := u.happen(ctx, c, conversation.PersonLeaves(turn), effects{due: due}); err != nil || !turn {
 			return err
 		}
-		round, err := u.Rounds(ctx, c.ID, open.Sequence)
+		round, err := u.NextRound(ctx, c.ID, open.Sequence)
 		if err != nil {
 			return err
 		}

@@ -90,8 +90,8 @@ type streams struct {
 	turn    uint64
 }
 
-// Connect opens a stream of a Company's backend that takes up to max deliveries at once. Close ends it.
-func (d *Dispatcher) Connect(ctx context.Context, scope tenancy.Scope, max int) (*Stream, error) {
+// Connect opens a stream of a Company's backend that takes up to most deliveries at once. Close ends it.
+func (d *Dispatcher) Connect(ctx context.Context, scope tenancy.Scope, most int) (*Stream, error) {
 	d.mu.Lock()
 	running := d.running
 	d.mu.Unlock()
@@ -106,7 +106,7 @@ func (d *Dispatcher) Connect(ctx context.Context, scope tenancy.Scope, max int) 
 		return nil, problem.New(problem.Conflict, problem.FailedPrecondition, "", "the company's backend is not of the kind that opens a stream")
 	}
 	s := &Stream{
-		d: d, scope: scope, max: max, events: make(chan Event, max), goodbye: make(chan struct{}), idle: make(chan struct{}), slow: make(chan struct{}),
+		d: d, scope: scope, max: most, events: make(chan Event, most), goodbye: make(chan struct{}), idle: make(chan struct{}), slow: make(chan struct{}),
 		open: map[string]*question{}, answered: map[string]struct{}{},
 	}
 	s.Events, s.Goodbye, s.Idle, s.Slow = s.events, s.goodbye, s.idle, s.slow
@@ -141,16 +141,6 @@ func (ss *streams) room(company string) int {
 		if !s.leaving {
 			n += s.max
 		}
-	}
-	return n
-}
-
-func (ss *streams) count() int {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	n := 0
-	for _, all := range ss.open {
-		n += len(all)
 	}
 	return n
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"entgo.io/ent/dialect/sql"
+
+	"github.com/poppyfield/poppyfield/ent"
 	entdelivery "github.com/poppyfield/poppyfield/ent/delivery"
 )
 
@@ -35,7 +38,16 @@ func (t Tx) HandOff(ctx context.Context, conversationID string, now time.Time) e
 	return t.SettleTurns(ctx, OutcomeHandedOff, open...)
 }
 
-// Rounds returns how often the message with the given sequence number was given to the backend.
-func (t Tx) Rounds(ctx context.Context, conversationID string, sequence int64) (int, error) {
-	return t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID), entdelivery.Sequence(sequence)).Count(ctx)
+// NextRound returns the round in which a person hands the message with the given
+// sequence number back to the backend: above 0 also where it never had it.
+func (t Tx) NextRound(ctx context.Context, conversationID string, sequence int64) (int, error) {
+	row, err := t.tx.Delivery.Query().Where(entdelivery.ConversationID(conversationID), entdelivery.Sequence(sequence)).
+		Order(entdelivery.ByRound(sql.OrderDesc())).Select(entdelivery.FieldRound).First(ctx)
+	if ent.IsNotFound(err) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return row.Round + 1, nil
 }

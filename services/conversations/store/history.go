@@ -40,6 +40,7 @@ func (t Tx) History(ctx context.Context, c Claim, limit int) ([]conversation.Mes
 		if err != nil {
 			return nil, err
 		}
+		slices.Reverse(rows) // several may be of the same moment
 		for _, row := range rows {
 			p, err := conversation.DecodePayload(conversation.EventType(row.Type), row.Payload)
 			if err != nil {

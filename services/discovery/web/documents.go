@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ type Documents struct {
 	build func(context.Context, tenancy.Scope) (app.Documents, error)
 	keys  func(context.Context, tenancy.Scope) ([]byte, error)
 	logos func(context.Context, tenancy.Scope) (app.Logo, error)
+	from  document // the addresses that we send from
 	now   clock.Clock
 
 	mu       sync.RWMutex
@@ -64,11 +66,13 @@ type Sources struct {
 	Documents   func(context.Context, tenancy.Scope) (app.Documents, error)
 	WebhookKeys func(context.Context, tenancy.Scope) ([]byte, error)
 	Logo        func(context.Context, tenancy.Scope) (app.Logo, error)
+	// EgressAddresses are those that requests to Companies come from.
+	EgressAddresses []netip.Prefix
 }
 
 // New makes the handlers.
 func New(from Sources, now clock.Clock) *Documents {
-	return &Documents{build: from.Documents, keys: from.WebhookKeys, logos: from.Logo, now: now, byScope: map[tenancy.Scope]*published{}, keysByCo: map[tenancy.Scope]keysEntry{}}
+	return &Documents{build: from.Documents, keys: from.WebhookKeys, logos: from.Logo, from: addresses(from.EgressAddresses), now: now, byScope: map[tenancy.Scope]*published{}, keysByCo: map[tenancy.Scope]keysEntry{}}
 }
 
 // Routes returns the public endpoints.
@@ -77,6 +81,7 @@ func (d *Documents) Routes() []publicweb.Route {
 		{Method: http.MethodGet, Path: "/poppy/{domain}/poppy.json", Handler: d.poppy, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/.well-known/oauth-authorization-server", Handler: d.metadata, Caller: publicweb.Anyone, WellKnown: true},
 		{Method: http.MethodGet, Path: "/poppy/webhook-keys.json", Handler: d.webhookKeys, Caller: publicweb.Anyone},
+		{Method: http.MethodGet, Path: "/poppy/egress-addresses.json", Handler: d.egressAddresses, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/poppy/logo", Handler: d.logo, Caller: publicweb.Anyone},
 	}
 }
@@ -124,6 +129,20 @@ func (d *Documents) webhookKeys(w http.ResponseWriter, r *http.Request, c *direc
 		d.mu.Unlock()
 	}
 	serve(w, r, e.doc)
+}
+
+func (d *Documents) egressAddresses(w http.ResponseWriter, r *http.Request, _ *directory.Company) { serve(w, r, d.from) }
+
+// addresses makes the list of prefixes that our requests come from. An empty one says nothing: they may come from anywhere.
+func addresses(prefixes []netip.Prefix) document {
+	body := []byte(`{"addresses":[`)
+	for i, p := range prefixes {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = strconv.AppendQuote(body, p.Masked().String()) // digits, dots and colons
+	}
+	return newDocument(append(body, "]}"...))
 }
 
 // of returns the documents of the Company's present version, built once.

@@ -92,8 +92,9 @@ func ParseCard(body []byte) ([]Interface, error) {
 			add(i.URL, w.ProtocolVersion, "")
 		}
 	}
-	if all := append(newer, older...); len(all) > 0 {
-		return all, nil
+	newer = append(newer, older...)
+	if len(newer) == 0 {
+		return nil, ErrNoInterface
 	}
-	return nil, ErrNoInterface
+	return newer, nil
 }

@@ -19,7 +19,7 @@ func TestPieces_FirstAtOnceThenTogether(t *testing.T) {
 		require.Equal(t, []string{"a"}, got)
 		time.Sleep(pieceWait - 1)
 		require.Equal(t, []string{"a"}, got)
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		synctest.Wait()
 		require.Equal(t, []string{"a", "bc"}, got)
 		p.add("d")

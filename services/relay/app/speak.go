@@ -184,7 +184,7 @@ func follow(res *egress.StreamResponse, to reader) ([]byte, error) {
 		if err := to.Write(buf[:n]); err != nil {
 			return seen, err
 		}
-		if err == io.EOF { //nolint:errorlint // Read promises the value itself
+		if err == io.EOF {
 			return seen, nil
 		}
 		if err != nil {

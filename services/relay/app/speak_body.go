@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 
+	"github.com/poppyfield/poppyfield/internal/poppy/jsonx"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
@@ -47,7 +48,7 @@ func readBody(body []byte) (told, error) {
 	}
 	t.Message.Data, t.Context = object(t.Message.Data), object(t.Context)
 	delete(rest, "message")
-	rest["sender"], _ = json.Marshal(t.Message.Sender) // a string always can be
+	rest["sender"] = jsonx.AppendString(nil, t.Message.Sender)
 	t.about, err = json.Marshal(rest)
 	return t, err
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/jsonx"
 )
 
 // Request is what the model is asked.
@@ -129,7 +131,4 @@ func allowed(scopes []string) string {
 	return "these scopes: " + strings.Join(scopes, " ")
 }
 
-func quote(s string) string {
-	b, _ := json.Marshal(s) // a string always can be
-	return string(b)
-}
+func quote(s string) string { return string(jsonx.AppendString(nil, s)) }

@@ -33,8 +33,11 @@ func build(t *testing.T, r chat.Request) body {
 
 func TestBuild_TurnsAndData(t *testing.T) {
 	b := build(t, chat.Request{Model: "m", Turns: []chat.Turn{
-		{Text: "Hello <b>"}, {Company: true, Text: "Which order?", Data: json.RawMessage(`{}`)},
-		{Data: json.RawMessage(`{"order":"1042"}`)}, {}, {Text: "This one:", Data: json.RawMessage(`{"a":1}`)},
+		{Text: "Hello <b>"},
+		{Company: true, Text: "Which order?", Data: json.RawMessage(`{}`)},
+		{Data: json.RawMessage(`{"order":"1042"}`)},
+		{},
+		{Text: "This one:", Data: json.RawMessage(`{"a":1}`)},
 	}})
 	require.True(t, b.Stream)
 	require.Equal(t, "m", b.Model)

@@ -171,7 +171,7 @@ type Deps struct {
 	Store  Store
 	Teller Teller
 	Bus    *bus.Bus
-	// Retention is how long a Company's events are kept.
+	// Retention is how long a Company's events are kept; nil: for ever.
 	Retention func(ctx context.Context, scope tenancy.Scope) (time.Duration, error)
 	Now       clock.Clock
 	Log       *slog.Logger

@@ -112,6 +112,9 @@ func (q *Queue) prune(ctx context.Context) {
 }
 
 func (q *Queue) pruneAll(ctx context.Context) error {
+	if q.deps.Retention == nil {
+		return nil
+	}
 	for after := ""; ; {
 		scope, ok, err := q.deps.Store.NextCompany(ctx, after)
 		if err != nil || !ok {

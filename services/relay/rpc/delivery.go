@@ -52,15 +52,15 @@ func attempt(got app.Attempt) *relayv1.DeliverResponse {
 	out := &relayv1.DeliverResponse{
 		Outcome: outcomes[got.Outcome], Status: int32(got.Status), Reason: got.Reason,
 		RetryAfter: durationpb.New(got.RetryAfter), Duration: durationpb.New(got.Duration),
-		HandOff: got.Reply.HandOff, HandOffReason: got.Reply.HandOffReason, Close: got.Reply.Close,
+		HandOff: got.HandOff, HandOffReason: got.HandOffReason, Close: got.Close,
 	}
-	for _, m := range got.Reply.Messages {
+	for _, m := range got.Messages {
 		out.Messages = append(out.Messages, &relayv1.AnswerMessage{Sender: string(m.Sender()), Text: m.Text(), Data: m.Data()})
 	}
-	if a := got.Reply.Authorization; a != nil {
+	if a := got.Authorization; a != nil {
 		out.AuthorizationError, out.AuthorizationScope = a.Error, a.Scope
 	}
-	if u := got.Reply.UserRequested; u != nil {
+	if u := got.UserRequested; u != nil {
 		out.RequestUser = u.Reason
 	}
 	return out

@@ -1,0 +1,96 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+)
+
+// paper is where a log is written: it may be away.
+type paper struct {
+	mu     sync.Mutex
+	away   bool
+	got    []string
+	most   int
+	poison string
+}
+
+func (p *paper) save(_ context.Context, batch []Logged) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.away {
+		return problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "away")
+	}
+	for _, one := range batch {
+		if one.ID == p.poison {
+			return errors.New("no such company")
+		}
+	}
+	p.most = max(p.most, len(batch))
+	for _, one := range batch {
+		p.got = append(p.got, one.ID)
+	}
+	return nil
+}
+
+func (p *paper) lines() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.got...)
+}
+
+func (p *paper) setAway(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = away
+}
+
+func TestAttemptLog_WritesInBatchesAndInOrder(t *testing.T) {
+	p := &paper{}
+	l := newAttemptLog(p.save, slog.New(slog.DiscardHandler), func(int) {})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.run(ctx) }()
+	for i := range 450 {
+		l.add(Logged{ID: strconv.Itoa(i)})
+	}
+	require.Eventually(t, func() bool { return len(p.lines()) == 450 }, 10*time.Second, 5*time.Millisecond)
+	l.add(Logged{ID: "last"})
+	stop()
+	<-done
+	got := p.lines()
+	require.Len(t, got, 451)
+	require.Equal(t, "last", got[450], "what waits at the end is written")
+	for i := range 450 {
+		require.Equal(t, strconv.Itoa(i), got[i])
+	}
+	require.LessOrEqual(t, p.most, logBatch)
+}
+
+func TestAttemptLog_KeepsABoundedNumberWhileTheDatabaseIsAway(t *testing.T) {
+	p := &paper{away: true}
+	lost := 0
+	l := newAttemptLog(p.save, slog.New(slog.DiscardHandler), func(n int) { lost += n })
+	for i := range maxLogged + 7 {
+		l.add(Logged{ID: strconv.Itoa(i)})
+	}
+	require.Error(t, l.flush(t.Context()))
+	require.Equal(t, 7, lost)
+	p.setAway(false)
+	require.NoError(t, l.flush(t.Context()))
+	require.Len(t, p.lines(), maxLogged)
+	require.Equal(t, "0", p.lines()[0])
+}
+
+func TestCredentials_PrintAsNothing(t *testing.T) {
+	c := Credentials{APIKey: "sk-secret", Headers: map[string]string{"X-A": "secret"}, ClientKey: "secret"}
+	require.Equal(t, "[redacted] [redacted]", c.String()+" "+c.GoString())
+}
