@@ -31,6 +31,7 @@ PACKAGES   = $$(go list ./... | grep -v -E '($(APART))($$|/)')
 
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
+READERS   ?= 19000
 
 ##@ General
 
@@ -143,8 +144,8 @@ bench: build ## Run the benchmarks and print them beside this machine's own floo
 	@go run ./test/benchreport -benchtime $(BENCHTIME)
 
 .PHONY: bench-readers
-bench-readers: build ## Measure the memory of 19,000 waiting readers and how fast events reach them; takes four minutes.
-	@POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_BENCH_READERS=1 go test ./test/readers -count=1 -v -timeout 8m
+bench-readers: build ## Measure the memory of READERS (19000) waiting readers and how fast events reach them; takes four minutes.
+	@POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_BENCH_READERS=$(READERS) go test ./test/readers -count=1 -v -timeout 8m
 
 # Files
 

@@ -35,7 +35,7 @@ func Command() *cobra.Command {
 			"(draft 0.1) it belongs to; with --json, with the exact requests and responses.",
 		Example: "  poppyfield agent talk noodle-bar.localhost \"Where is my order?\" --dev .data\n" +
 			"  poppyfield agent sign-in noodle-bar.localhost --dev .data\n" +
-		"  poppyfield agent direct noodle-bar.localhost \"Hello, it's me.\" --dev .data\n" +
+			"  poppyfield agent direct noodle-bar.localhost \"Hello, it's me.\" --dev .data\n" +
 			"  poppyfield agent init --client-id https://agent.example/agent.json\n" +
 			"  poppyfield agent discover example.com",
 	}

@@ -136,4 +136,3 @@ func closeCommand(f *flags) *cobra.Command {
 		}),
 	}
 }
-

@@ -26,7 +26,7 @@ type reading struct {
 	parts  written
 	status page      // what the newest events say
 	heard  time.Time // when the newest event came, or the stream began
-	fruit  bool      // the stream brought something
+	fruit  bool      // the stream brought something new
 }
 
 // run reads on after p until over says so.
@@ -140,8 +140,10 @@ func (r *reading) pause(ctx context.Context, end streamEnd, quiet bool) (read bo
 	switch {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case quiet || r.status.Status == statusClosed:
+	case quiet:
 		return false, nil
+	case r.status.Status == statusClosed:
+		return !fruit, nil
 	}
 	r.agent.report(Step{Section: "7.6", Title: "The stream is over, read on", OK: true, Detail: end.Error()})
 	if fruit {
@@ -152,7 +154,6 @@ func (r *reading) pause(ctx context.Context, end streamEnd, quiet bool) (read bo
 
 // frame takes one event of the stream.
 func (r *reading) frame(f sse.Event, p *page) error {
-	r.fruit = true
 	switch f.Name {
 	case deltaEvent:
 		if id, text := r.parts.add(f); id != "" {
@@ -169,6 +170,7 @@ func (r *reading) frame(f sse.Event, p *page) error {
 		return err
 	}
 	r.heard = time.Now()
+	r.fruit = r.fruit || !r.rel.conversation().seen(f.ID)
 	if err := r.handle(page{Events: []json.RawMessage{raw}}, func(ev event) {
 		delete(r.parts, ev.Message.ID)
 		if ev.Type == "state" {

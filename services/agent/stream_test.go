@@ -31,8 +31,8 @@ func (c *fakeCompany) streams(parts ...func(*streamWriter)) {
 		}
 		w.Header().Set("Content-Type", streamType)
 		s := &streamWriter{c: c, w: w, r: r}
-		parts[min(n, len(parts)-1)](s)
 		n++
+		parts[min(n, len(parts))-1](s)
 		s.flush()
 	}
 }
@@ -137,12 +137,12 @@ func TestStream_ResumesAfterACut(t *testing.T) {
 	c.writes("msg_a", "We have ramen.")
 	c.streams(
 		func(s *streamWriter) {
-			s.events(0, 2)
+			s.events(0, 1)
 			s.delta("msg_a", "We ha")
 			s.raw("id: evt_half\ndata: {\"id\":\"evt_half\"") // no whole event: it never happened
 			s.cut()
 		},
-		func(s *streamWriter) { s.events(1, 2); s.delta("msg_a", "We have"); s.cut() }, // an event again
+		func(s *streamWriter) { s.events(0, 2); s.delta("msg_a", "We have"); s.cut() }, // an event again
 		func(s *streamWriter) { s.events(2, 4) },
 	)
 	var out bytes.Buffer
@@ -154,8 +154,8 @@ func TestStream_ResumesAfterACut(t *testing.T) {
 	reads := c.requests(eventsAt)
 	require.Len(t, reads, 3)
 	require.Empty(t, reads[0].header.Get("Last-Event-ID"))
-	for _, r := range reads[1:] {
-		require.Equal(t, "evt_cnv_1_2", r.header.Get("Last-Event-ID"))
+	for i, r := range reads[1:] {
+		require.Equal(t, fmt.Sprintf("evt_cnv_1_%d", i+1), r.header.Get("Last-Event-ID"))
 		require.NotContains(t, r.query, "cursor")
 	}
 	require.Len(t, steps.titled("Skip an event handled before"), 1)

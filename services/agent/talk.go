@@ -174,8 +174,8 @@ func (t *turn) note(ev event) {
 func (t *turn) over(p page) bool {
 	t.reply.Status, t.reply.Responder = p.Status, p.Responder
 	switch {
-	case p.Status == statusClosed:
-		return true
+	case p.Status == statusClosed && !p.HasMore: // what was said before is still to be read
+		return t.ownSeen || p.quiet
 	case p.HasMore || p.Status == statusWorking || p.streamed && !t.ownSeen && !p.quiet:
 		return false
 	case t.message.Text == "" && t.message.Data == nil: // context alone asks for no answer

@@ -165,7 +165,7 @@ func (r *TextReporter) breakOff() {
 // the beginning of it: else it has to be shown as a whole.
 func (r *TextReporter) finish(m *Message) bool {
 	rest, ok := strings.CutPrefix(printable(m.Text), r.shown)
-	if r.writing != m.ID || !ok || m.Sender != senderAgent {
+	if r.writing == "" || r.writing != m.ID || !ok || m.Sender != senderAgent {
 		return false
 	}
 	_, _ = fmt.Fprintln(r.w, rest)

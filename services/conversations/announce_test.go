@@ -149,7 +149,7 @@ func TestEvents_OfAConversationsLife(t *testing.T) {
 		}
 		require.Equal(t, []string{"asked: refund", "joined: mia", "joined: tom", "back: tom"}, people)
 
-		require.Equal(t, http.StatusOK, u.do(t, http.MethodPost, endpoint+"/"+id+"/close", "").Status)
+		require.Equal(t, http.StatusOK, u.do(t, http.MethodPost, endpoint+"/"+id+"/close", "{}").Status)
 		all = in.news(t, id)
 		require.Equal(t, wire.EventClosed, all[len(all)-1].Type)
 		require.Equal(t, "agent", all[len(all)-1].Data.ClosedBy)
@@ -209,17 +209,17 @@ func TestResendBackendDelivery_KeepsTheOrder(t *testing.T) {
 		})
 		in.Clock.Advance(time.Second)
 		got, err := api.ResendBackendDeliveries(in.company.Ctx(t.Context()), &adminv1.ResendBackendDeliveriesRequest{
-			Parent: in.company.Scope.Name() + "/backend", StartTime: timestamppb.New(in.Clock.Now().Add(-24*time.Hour)), ValidateOnly: true,
+			Parent: in.company.Scope.Name() + "/backend", StartTime: timestamppb.New(in.Clock.Now().Add(-24 * time.Hour)), ValidateOnly: true,
 		})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got.GetResent())
 		got, err = api.ResendBackendDeliveries(in.company.Ctx(t.Context()), &adminv1.ResendBackendDeliveriesRequest{
-			Parent: in.company.Scope.Name() + "/backend", StartTime: timestamppb.New(in.Clock.Now().Add(-24*time.Hour)),
+			Parent: in.company.Scope.Name() + "/backend", StartTime: timestamppb.New(in.Clock.Now().Add(-24 * time.Hour)),
 		})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got.GetResent())
 		in.backend.await(t, 2)
-		require.Less(t, u.do(t, http.MethodPost, endpoint+"/"+id, text("msg_2", "two")).Status, 300)
+		require.Less(t, u.do(t, http.MethodPost, endpoint+"/"+id+"/messages", text("msg_2", "two")).Status, 300)
 		require.Len(t, in.backend.webhooks(), 2, "the second waits")
 		close(hold)
 		in.backend.await(t, 3)

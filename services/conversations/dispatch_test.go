@@ -310,7 +310,9 @@ func TestDispatch_HistoryHoldsTheFamily(t *testing.T) {
 			`{"parent_conversation_id":"`+parent.ConversationID+`","message":{"id":"m2","sender":"human","text":"from the user"}}`)
 		require.Equal(t, http.StatusCreated, child.Status, child.Raw)
 		in.Clock.Advance(time.Millisecond)
-		u.send(t, parent.ConversationID, "?wait=20", text("m3", "from the agent again"))
+		u.close(t, child.ConversationID) // until then the parent takes no messages
+		again := u.send(t, parent.ConversationID, "?wait=20", text("m3", "from the agent again"))
+		require.Equal(t, http.StatusAccepted, again.Status, again.Raw)
 		seen := in.backend.await(t, 3)
 		texts := func(i int) []string {
 			var out []string

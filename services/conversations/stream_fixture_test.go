@@ -32,6 +32,9 @@ type transport struct {
 	addr   string
 }
 
+// stall is how long a reader may block a write in these tests; streams are quiet for longer.
+const stall = time.Second
+
 // overEach runs fn with every transport: parked connections of plain HTTP, HTTP/1 over TLS, HTTP/2.
 func overEach(t *testing.T, streams web.Streams, fn func(*testing.T, *installation, transport)) {
 	t.Helper()
@@ -55,7 +58,7 @@ func (in *installation) transport(t *testing.T, version string) transport {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	tr := transport{name: version, scheme: "https", addr: lis.Addr().String()}
-	cfg := httpx.Config{Log: in.Log, Stall: time.Second, Handler: httpx.Standard(publicweb.New(in.Directory, in.service.Routes()), httpx.Options{
+	cfg := httpx.Config{Log: in.Log, Stall: stall, Handler: httpx.Standard(publicweb.New(in.Directory, in.service.Routes()), httpx.Options{
 		Name: "public", Log: in.Log, NewID: func() string { return ids.New(ids.Request) }, MaxBody: 1 << 20, Traces: in.tracing,
 	})}
 	dial := &http.Transport{MaxIdleConnsPerHost: 256, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12}}

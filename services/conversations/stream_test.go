@@ -87,16 +87,16 @@ func TestSS02_ResumeTwiceFromTheSameEvent(t *testing.T) {
 }
 
 func TestSS05_SS07_QuietStreamsGoOn(t *testing.T) {
-	overEach(t, web.Streams{Heartbeat: 300 * time.Millisecond}, func(t *testing.T, in *installation, tr transport) {
+	overEach(t, web.Streams{Heartbeat: stall + 200*time.Millisecond}, func(t *testing.T, in *installation, tr transport) {
 		u := in.user("usr_" + tr.name)
 		got := u.start(t, "msg_1", "hello")
 		s := u.stream(t, tr, got.ConversationID, "?cursor="+got.Cursor)
 		begun := time.Now()
-		for range 11 { // the first one is the beginning; the server's limit of a write is a second
+		for range 4 { // the first one is the beginning
 			i := <-s.items
 			require.True(t, i.comment)
 		}
-		require.Greater(t, time.Since(begun), 2900*time.Millisecond)
+		require.Greater(t, time.Since(begun), 3*stall)
 		in.post(t, got.ConversationID, false, &adminv1.Message{Text: "news"})
 		require.Equal(t, "news", s.events(t, 1)[0].event.Message.Text)
 	})
@@ -307,7 +307,10 @@ func TestStream_ResumedUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 
 func TestLP01_ReadersThatGoLeaveNothing(t *testing.T) {
 	overEach(t, web.Streams{}, func(t *testing.T, in *installation, tr transport) {
-		const n = 2_000
+		n := 2_000
+		if tr.name == "h2" {
+			n = 200 // they share a few connections
+		}
 		u := in.user("usr_" + tr.name)
 		got := u.start(t, "msg_1", "hello")
 		tr.client.CloseIdleConnections()

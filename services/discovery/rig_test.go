@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -147,7 +148,10 @@ func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	conn, err := server.Dial(caller)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	r.service = discovery.New(discovery.Config{HostedDomain: "poppyfield.example", CheckEvery: time.Millisecond}, discovery.Deps{
+	r.service = discovery.New(discovery.Config{
+		HostedDomain: "poppyfield.example", CheckEvery: time.Millisecond,
+		EgressAddresses: []netip.Prefix{netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("2001:db8::/64")},
+	}, discovery.Deps{
 		DB: d, Bus: b, Egress: relayv1.NewEgressServiceClient(conn), Deliveries: relayv1.NewDeliveryServiceClient(conn),
 		Keys: r.ring, Now: r.clock.Now, Log: log,
 	})

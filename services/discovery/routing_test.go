@@ -241,3 +241,12 @@ func TestRoutes_AnyoneReadsDocuments(t *testing.T) {
 		"GET /poppy/logo": publicweb.Anyone,
 	}, r.router.Table())
 }
+
+func TestEgressAddresses_AnyoneReadsThem(t *testing.T) {
+	r := newRig(t)
+	c := r.company(t, "acme", "", "acme.example")
+	w := r.get(t, c.issuer.String()+"/poppy/egress-addresses.json")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.JSONEq(t, `{"addresses":["203.0.113.7/32","2001:db8::/64"]}`, w.Body.String())
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+}

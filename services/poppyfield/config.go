@@ -80,7 +80,7 @@ type Config struct {
 	HostedDomain   string         `yaml:"hosted_domain"`
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies"`
 	// TrustCA are PEM files of CAs to trust beside the system's when reaching out.
-	TrustCA    []string      `yaml:"trust_ca"`
+	TrustCA []string `yaml:"trust_ca"`
 	// Egress is published, so that Companies can let our requests in.
 	Egress struct {
 		// Addresses that requests to Companies come from, as prefixes.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// enabled has the measurement made.
+	// enabled has the measurement made, with as many readers as it says.
 	enabled = "POPPYFIELD_BENCH_READERS"
 	// role makes a process of this binary another one than the test.
 	role = "POPPYFIELD_READERS_ROLE"

@@ -28,7 +28,6 @@ import (
 )
 
 const (
-	readers = 19_000 // half of them streams
 	holders = 20
 	// Each active conversation is read by one stream; the other readers share quiet ones.
 	active = 1_000
@@ -41,15 +40,25 @@ const (
 	goalWakeup = 50 * time.Millisecond
 )
 
+// number of readers, half of them streams: what enabled says.
+func number(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(os.Getenv(enabled))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, 2*active)
+	return n &^ 3 // a quarter is a whole number
+}
+
 func TestReaders(t *testing.T) {
 	if os.Getenv(enabled) == "" {
 		t.Skip("a measurement: make bench-readers")
 	}
-	floor := measureFloor(t)
+	readers := number(t)
+	floor := measureFloor(t, readers)
 	r := newRig(t)
 	before := r.settled(t)
 	first, second := startHelper(t, "agents"), startHelper(t, "agents")
-	one, two := r.jobs()
+	one, two := r.jobs(readers)
 	again := 0
 	for _, start := range []struct {
 		agents *helper
@@ -61,7 +70,7 @@ func TestReaders(t *testing.T) {
 		require.Empty(t, got.Cut)
 		again += got.Again
 	}
-	each := float64(r.settled(t)-before) / readers
+	each := float64(r.settled(t)-before) / float64(readers)
 	total, written := r.write(t)
 	var got, rest report
 	for agents, into := range map[*helper]*report{first: &got, second: &rest} {
@@ -90,7 +99,7 @@ transaction, and rung for over NATS as by another process.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // measureFloor returns the memory of a stream of a bare server.
-func measureFloor(t *testing.T) float64 {
+func measureFloor(t *testing.T, readers int) float64 {
 	t.Helper()
 	floor := startHelper(t, "floor")
 	var address string
@@ -109,7 +118,7 @@ func measureFloor(t *testing.T) float64 {
 	for _, h := range append(agents, floor) {
 		h.stop()
 	}
-	return float64(after-before) / readers
+	return float64(after-before) / float64(readers)
 }
 
 func repeat(r reader, n int) []reader {
@@ -270,7 +279,7 @@ func (r *rig) call(ctx context.Context, h holder, method, address, contentType, 
 }
 
 // jobs deals the readers to two processes: the streams of active conversations are the first one's.
-func (r *rig) jobs() (one, two job) {
+func (r *rig) jobs(readers int) (one, two job) {
 	all := make([]reader, 0, readers)
 	for _, a := range r.active {
 		a.Stream = true

@@ -169,30 +169,36 @@ func (f *flowing) draining() bool {
 }
 
 func (f *flowing) begin(status int) error {
-	f.deadline()
+	defer f.deadline()()
 	f.w.WriteHeader(status)
 	return f.control.Flush()
 }
 
 func (f *flowing) write(p []byte) error {
-	for len(p) > 0 {
-		n := min(len(p), stallBytes)
-		f.deadline()
-		if _, err := f.w.Write(p[:n]); err != nil {
+	for ; len(p) > 0; p = p[min(len(p), stallBytes):] {
+		if err := f.part(p[:min(len(p), stallBytes)]); err != nil {
 			return err
 		}
-		if err := f.control.Flush(); err != nil {
-			return err
-		}
-		p = p[n:]
 	}
 	return nil
 }
 
-// deadline is moved before every write. Writers of tests have none.
-func (f *flowing) deadline() { _ = f.control.SetWriteDeadline(clock.System().Add(f.stall)) }
+func (f *flowing) part(p []byte) error {
+	defer f.deadline()()
+	if _, err := f.w.Write(p); err != nil {
+		return err
+	}
+	return f.control.Flush()
+}
+
+// deadline is set for a write and taken back after it: one of HTTP/2 that passes ends
+// the stream, written to or not. Writers of tests have none.
+func (f *flowing) deadline() (clear func()) {
+	_ = f.control.SetWriteDeadline(clock.System().Add(f.stall))
+	return func() { _ = f.control.SetWriteDeadline(time.Time{}) }
+}
 
 func (f *flowing) answer(fn http.HandlerFunc) {
-	f.deadline()
+	f.deadline() // until the handler has returned, which sends the end
 	fn(f.w, f.r)
 }

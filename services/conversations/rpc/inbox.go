@@ -245,7 +245,7 @@ func (s *Inbox) ListPresences(ctx context.Context, req *adminv1.ListPresencesReq
 func presence(p app.Present) *adminv1.Presence {
 	return &adminv1.Presence{
 		Person: p.Person, DisplayName: p.DisplayName, UntilTime: timestamppb.New(p.Until),
-		Conversations: int32(min(p.Conversations, 1<<30)), //nolint:gosec // bounded
+		Conversations: int32(min(p.Conversations, 1<<30)),
 	}
 }
 
@@ -331,12 +331,12 @@ func settings(scope tenancy.Scope, s app.InboxSettings, row store.InboxRow) *adm
 	out := &adminv1.InboxSettings{
 		Name: scope.Name() + "/inbox/settings", TimeZone: s.TimeZone, QueueTimeout: durationpb.New(s.QueueTimeout),
 		AnswerTimeout: durationpb.New(s.AnswerTimeout), QueueWithoutPresence: s.QueueWithoutPresence,
-		MaxPerPerson: int32(s.MaxPerPerson), //nolint:gosec // at most 1000
+		MaxPerPerson: int32(s.MaxPerPerson),
 		Etag:         resource.ETag(row.Version),
 	}
 	for _, h := range s.OpeningHours {
 		out.OpeningHours = append(out.OpeningHours, &adminv1.OpeningHours{
-			Weekday: int32(h.Weekday), Start: h.Start, End: h.End, //nolint:gosec // at most 7
+			Weekday: int32(h.Weekday), Start: h.Start, End: h.End,
 		})
 	}
 	for tag, w := range s.Words {

@@ -62,7 +62,7 @@ func (s *Inbox) ListInboxItems(ctx context.Context, req *adminv1.ListInboxItemsR
 }
 
 func count(n int) int32 {
-	return int32(min(n, 1<<30)) //nolint:gosec // bounded
+	return int32(min(n, 1<<30))
 }
 
 // item is a conversation as the inbox shows it.

@@ -131,7 +131,9 @@ func (d *Documents) webhookKeys(w http.ResponseWriter, r *http.Request, c *direc
 	serve(w, r, e.doc)
 }
 
-func (d *Documents) egressAddresses(w http.ResponseWriter, r *http.Request, _ *directory.Company) { serve(w, r, d.from) }
+func (d *Documents) egressAddresses(w http.ResponseWriter, r *http.Request, _ *directory.Company) {
+	serve(w, r, d.from)
+}
 
 // addresses makes the list of prefixes that our requests come from. An empty one says nothing: they may come from anywhere.
 func addresses(prefixes []netip.Prefix) document {

@@ -34,7 +34,8 @@ type Store interface {
 	// UpdateEndpoint loads, changes and saves in one unit, making the backend where there is none.
 	UpdateEndpoint(ctx context.Context, scope tenancy.Scope, id string, change func(*Endpoint) error) (Endpoint, error)
 	// ChangeSeries changes how attempts went, and whether the endpoint is on, and records
-	// the events in the same unit. Its etag stays the same unless it was turned off.
+	// the events in the same unit. Its etag stays the same unless it
+	// was turned off, or works again after that.
 	ChangeSeries(ctx context.Context, scope tenancy.Scope, id string, change func(*Endpoint) ([]Event, error)) error
 	// CreateListener saves an endpoint with its first secret, unless there are limit of them.
 	CreateListener(ctx context.Context, scope tenancy.Scope, e Endpoint, s Secret, limit int) (Endpoint, error)

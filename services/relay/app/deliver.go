@@ -155,7 +155,7 @@ func (a *App) attempt(ctx context.Context, scope tenancy.Scope, e Endpoint, secr
 func (a *App) judge(e Endpoint, said Spoken) (Attempt, fault) {
 	res := said.Response
 	failure := failureOf(said.Err)
-	if failure == webhook.FailureAnswer && e.Role == RoleListens && success(res.Status) {
+	if (failure == webhook.FailureAnswer || failure == webhook.FailureRead) && e.Role == RoleListens && success(res.Status) {
 		failure = webhook.FailureNone // whatever it answers, it took the event
 	}
 	v := webhook.ClassifyAttempt(res.Status, failure)

@@ -62,14 +62,15 @@ func (a *App) CreateListener(ctx context.Context, scope tenancy.Scope, ch Listen
 	if err != nil {
 		return Endpoint{}, Secret{}, "", err
 	}
+	// Before anything that can't be said twice: the secret is shown once.
+	if err := a.ensureKey(ctx, scope, secrets); err != nil {
+		return Endpoint{}, Secret{}, "", err
+	}
 	s, reveal, err := a.newSecret(scope, e.ID, HMAC, now)
 	if err != nil {
 		return Endpoint{}, Secret{}, "", err
 	}
 	if e, err = a.store.CreateListener(ctx, scope, e, s, maxListeners); err != nil {
-		return Endpoint{}, Secret{}, "", err
-	}
-	if err := a.ensureKey(ctx, scope, secrets); err != nil {
 		return Endpoint{}, Secret{}, "", err
 	}
 	a.changed(ctx, scope)

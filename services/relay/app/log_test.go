@@ -1,9 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"sync"
 	"testing"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
 // paper is where a log is written: it may be away.
@@ -93,4 +97,20 @@ func TestAttemptLog_KeepsABoundedNumberWhileTheDatabaseIsAway(t *testing.T) {
 func TestCredentials_PrintAsNothing(t *testing.T) {
 	c := Credentials{APIKey: "sk-secret", Headers: map[string]string{"X-A": "secret"}, ClientKey: "secret"}
 	require.Equal(t, "[redacted] [redacted]", c.String()+" "+c.GoString())
+}
+
+// BenchmarkAttemptLog is what an attempt pays for being logged, with a full answer.
+func BenchmarkAttemptLog(b *testing.B) {
+	l := newAttemptLog(func(context.Context, []Logged) error { return nil }, slog.New(slog.DiscardHandler), func(int) {})
+	header := http.Header{"Webhook-Id": {"dlv_1"}, "Webhook-Timestamp": {"1796068980"}, "Webhook-Signature": {"v1,K5oZ v1a,hnO3"}, "X-Team": {"blue"}}
+	ready := &prepared{credentials: Credentials{Headers: map[string]string{"X-Team": "blue"}}}
+	res := egress.Response{Status: 200, Body: bytes.Repeat([]byte("x"), maxEvidence)}
+	e := Endpoint{ID: "bke_1", Kind: KindWebhook}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		l.add(logged(tenancy.Scope{}, e, try{delivery: "dlv_1"}, noon, Attempt{Outcome: Answered, Status: 200}, header, ready, res))
+		if i%logBatch == 0 {
+			_ = l.flush(b.Context())
+		}
+	}
 }

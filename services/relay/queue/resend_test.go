@@ -186,7 +186,10 @@ func TestDeliveries_FiltersPagesAndTenants(t *testing.T) {
 			func() error { _, err := r.store.Delivery(t.Context(), other, id, all[0].ID); return err },
 			func() error { _, err := r.store.Delivery(t.Context(), other, theirs, all[0].ID); return err },
 			func() error { _, err := r.store.Resend(t.Context(), other, id, all[0].ID, r.clock.Now()); return err },
-			func() error { _, err := r.store.Resend(t.Context(), other, theirs, all[0].ID, r.clock.Now()); return err },
+			func() error {
+				_, err := r.store.Resend(t.Context(), other, theirs, all[0].ID, r.clock.Now())
+				return err
+			},
 			func() error { _, err := r.store.Cancel(t.Context(), other, id, all[0].ID, r.clock.Now()); return err },
 			func() error {
 				_, err := r.store.ResendSpan(t.Context(), other, id, r.span(all[0].CreatedAt, r.clock.Now()), r.clock.Now())

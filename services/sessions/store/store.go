@@ -71,8 +71,8 @@ type Rule struct {
 type Session struct {
 	ID, ClientID, AgentName, UserID string
 	// Account that the Session was ever signed in to: it never takes another (Poppy 4.4).
-	Account    string
-	GrantID    string // of the Grant that last signed it in
+	Account string
+	GrantID string // of the Grant that last signed it in
 	// Extensions are those that the agent's document listed when the Session last got a token (Poppy 3.3).
 	Extensions []string
 	CreatedAt  time.Time
