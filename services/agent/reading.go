@@ -57,7 +57,7 @@ func (r *reading) more(ctx context.Context, before page) (page, error) {
 		return page{}, err
 	}
 	if in.stream != nil {
-		r.stream, r.parts, r.heard, r.fruit = in.stream, written{}, time.Now(), false
+		r.stream, r.parts, r.heard, r.fruit = in.stream, written{}, r.agent.clock.Now(), false
 		return r.pull(ctx)
 	}
 	r.resume = ""
@@ -113,13 +113,13 @@ func (r *reading) pull(ctx context.Context) (page, error) {
 	for len(p.Events) == 0 && r.stream != nil {
 		limit := silence
 		if r.status.Status == statusIdle {
-			limit = min(limit, quietTime-time.Since(r.heard))
+			limit = min(limit, quietTime-r.silent())
 		}
 		err := r.stream.pull(limit, func(f sse.Event) error { return r.frame(f, &p) })
-		var end streamEnd
+		var end streamEndError
 		switch {
 		case errors.As(err, &end):
-			p.quiet = len(p.Events) == 0 && r.status.Status == statusIdle && time.Since(r.heard) >= quietTime
+			p.quiet = len(p.Events) == 0 && r.status.Status == statusIdle && r.silent() >= quietTime
 			p.HasMore, err = r.pause(ctx, end, p.quiet)
 			if err != nil {
 				return p, err
@@ -132,9 +132,12 @@ func (r *reading) pull(ctx context.Context) (page, error) {
 	return p, nil
 }
 
+// silent is for how long there was no event.
+func (r *reading) silent() time.Duration { return r.agent.clock.Now().Sub(r.heard) }
+
 // pause ends a stream that is over. Before the next one, where it brought nothing, the
 // agent waits and reads: the conversation may be closed.
-func (r *reading) pause(ctx context.Context, end streamEnd, quiet bool) (read bool, err error) {
+func (r *reading) pause(ctx context.Context, end streamEndError, quiet bool) (read bool, err error) {
 	fruit := r.fruit
 	r.end()
 	switch {
@@ -157,7 +160,7 @@ func (r *reading) frame(f sse.Event, p *page) error {
 	switch f.Name {
 	case deltaEvent:
 		if id, text := r.parts.add(f); id != "" {
-			r.heard = time.Now()
+			r.heard = r.agent.clock.Now()
 			r.agent.showPiece(r.company.name, id, text)
 		}
 		return nil
@@ -169,7 +172,7 @@ func (r *reading) frame(f sse.Event, p *page) error {
 	if err != nil {
 		return err
 	}
-	r.heard = time.Now()
+	r.heard = r.agent.clock.Now()
 	r.fruit = r.fruit || !r.rel.conversation().seen(f.ID)
 	if err := r.handle(page{Events: []json.RawMessage{raw}}, func(ev event) {
 		delete(r.parts, ev.Message.ID)

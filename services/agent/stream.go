@@ -48,10 +48,10 @@ func isEventStream(res *http.Response) bool {
 	return res.StatusCode == http.StatusOK && err == nil && name == streamType
 }
 
-// A streamEnd is how a stream ended that may be taken up again.
-type streamEnd struct{ cause error }
+// A streamEndError is how a stream ended that may be taken up again.
+type streamEndError struct{ cause error }
 
-func (e streamEnd) Error() string {
+func (e streamEndError) Error() string {
 	if e.cause == nil || errors.Is(e.cause, io.EOF) {
 		return "the Company ended it"
 	}
@@ -59,7 +59,7 @@ func (e streamEnd) Error() string {
 }
 
 // pull reads what comes next and gives its events to each. It waits for at most limit
-// and returns a streamEnd when the stream is over.
+// and returns a streamEndError when the stream is over.
 func (s *eventStream) pull(limit time.Duration, each func(sse.Event) error) error {
 	timer := time.AfterFunc(limit, s.cancel)
 	n, err := s.body.Read(s.buf)
@@ -68,7 +68,7 @@ func (s *eventStream) pull(limit time.Duration, each func(sse.Event) error) erro
 		return bad
 	}
 	if err != nil {
-		return streamEnd{err}
+		return streamEndError{err}
 	}
 	return nil
 }

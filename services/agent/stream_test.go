@@ -312,3 +312,16 @@ func TestStream_RenewsTheTokenBetweenStreams(t *testing.T) {
 	reads := c.requests(eventsAt)
 	require.NotEqual(t, reads[0].header.Get("Authorization"), reads[1].header.Get("Authorization"))
 }
+
+func TestStream_SilenceOfAnIdleCompanyIsItsAnswer(t *testing.T) {
+	c := newFakeCompany(t)
+	c.answer = func(int, string) []map[string]any { return nil }
+	c.streams(func(s *streamWriter) {
+		s.events(0, 1)
+		s.flush()
+	}, func(*streamWriter) { c.clock.Advance(quietTime) })
+	reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "bye", human())
+	require.NoError(t, err)
+	require.Empty(t, reply.Messages)
+	require.Equal(t, statusIdle, reply.Status)
+}

@@ -101,11 +101,12 @@ func TestHandoff_EndsTheOpenTurn(t *testing.T) {
 		in.backend.await(t, 1)
 		require.Equal(t, "queued", u.ask(t, id).State)
 		in.desk(t).joined(t, id, "dana")
-		close(release)
-		eventually(t, func() bool { return in.deliveries(t, id)[0].State == "delivered" }, "the answer came")
 		d := in.deliveries(t, id)[0]
-		require.Equal(t, "a person took over", d.LastReason)
-		require.Equal(t, "refused", d.AgentOutcome)
+		require.EqualValues(t, "expired", d.State)
+		require.Equal(t, "handed over to a person", d.LastReason)
+		require.Equal(t, "handed_off", d.AgentOutcome)
+		close(release)
+		eventually(t, func() bool { return in.service.InFlight() == 0 }, "the answer came")
 		require.NotContains(t, u.read(t, id, "").told(), "company: too slow")
 	})
 }

@@ -141,8 +141,13 @@ func (c *adminClient) once(ctx context.Context, method, at string, query url.Val
 func requestID() url.Values {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand ends the process instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return url.Values{"request_id": {fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])}}
+	return url.Values{"request_id": {uuid(b, 4)}}
+}
+
+// uuid writes b as a UUID of a version (RFC 9562).
+func uuid(b [16]byte, version byte) string {
+	b[6], b[8] = b[6]&0x0f|version<<4, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -11,6 +11,7 @@ import (
 
 // A question is what the agent backend needs of one webhook.
 type question struct {
+	direct bool // the User talks themselves (Poppy 7.10)
 	text   string
 	data   map[string]any
 	human  bool // a person wrote it: plain sentences, details in the text too (Poppy 7.8)
@@ -26,12 +27,6 @@ type memory struct {
 	pending intent // waits for an order number, or for an address
 }
 
-// A said is one message of the shop.
-type said struct {
-	Text string         `json:"text"`
-	Data map[string]any `json:"data,omitempty"`
-}
-
 type intent string
 
 const (
@@ -44,8 +39,14 @@ const (
 	asksMenu       intent = "menu"
 	wantsToOrder   intent = "order"
 	wantsPerson    intent = "person"
+	asksPhone      intent = "phone"
 	saysThanks     intent = "thanks"
 	greets         intent = "greeting"
+	asksHelp       intent = "help"
+	asksKitchen    intent = "kitchen"
+	asksStory      intent = "story of the menu"
+	wantsCall      intent = "call"
+	saysGoodbye    intent = "goodbye"
 	unclear        intent = "unclear"
 )
 
@@ -57,6 +58,13 @@ type rule struct {
 
 func rules() []rule {
 	return []rule{
+		{wantsCall, []string{"call me", "speak to me", "ruf mich an", "rufen sie mich an"}},
+		{wantsPerson, []string{
+			"a person", "a human", "real person", "someone from your team", "einem menschen", "mit jemandem", "mitarbeiter",
+		}},
+		{asksKitchen, []string{"check the kitchen", "check with the kitchen", "ask the kitchen", "frag die küche", "fragt die küche"}},
+		{asksStory, []string{"about the menu", "about your menu", "about your dishes", "über die karte", "über eure karte"}},
+		{saysGoodbye, []string{"goodbye", "good bye", "bye", "auf wiedersehen", "tschüss"}},
 		{asksCancel, []string{"cancel", "refund", "send it back", "storn", "rückerstatt"}},
 		{changesAddress, []string{
 			"change my address", "change my delivery address", "change the address", "change the delivery address", "address to", "new address",
@@ -72,7 +80,9 @@ func rules() []rule {
 		{wantsToOrder, []string{"to order", "i'd like", "i would like", "i want", "bestellen"}},
 		{asksStatus, []string{"order", "bestellung"}},
 		{asksMenu, []string{"menu", "dish", "eat", "ramen", "noodle", "price", "cost", "speisekarte", "karte", "gericht"}},
-		{wantsPerson, []string{"person", "human", "someone", "phone", "call", "mensch", "mitarbeiter"}},
+		{asksPhone, []string{"phone", "call", "telefon"}},
+		{wantsPerson, []string{"person", "human", "someone", "mensch"}},
+		{asksHelp, []string{"help", "what can you do", "hilfe", "was kannst du"}},
 		{saysThanks, []string{"thank", "danke"}},
 		{greets, []string{"hello", "hi", "hey", "good morning", "good evening", "hallo", "guten"}},
 	}
@@ -112,7 +122,7 @@ func orderNumber(text string, data map[string]any) string {
 
 // reply answers q and returns what the conversation is about from now on. It is plain
 // rules over the order book: the same question at the same moment has the same answer.
-func (s *shop) reply(q question, mem memory, now time.Time) ([]said, memory) {
+func (s *shop) reply(q question, mem memory, now time.Time) (answer, memory) {
 	say := phrasesFor(q.locale)
 	what := q.intent()
 	if _, ok := q.data["delivery_address"]; what == unclear && (ok || mem.pending == changesAddress) {
@@ -130,14 +140,14 @@ func (s *shop) reply(q question, mem memory, now time.Time) ([]said, memory) {
 		mem.order = q.number
 	}
 	mem.pending = ""
-	one := func(text string, data map[string]any) ([]said, memory) { return []said{{text, data}}, mem }
+	one := func(text string, data map[string]any) (answer, memory) { return says(text, data), mem }
 
 	switch what {
 	case asksStatus:
 		if mem.order == "" {
 			own, refusal := s.latest(q.who, say, now)
-			if refusal != "" {
-				return one(refusal, nil)
+			if refusal != nil {
+				return *refusal, mem
 			}
 			mem.order = own
 		}
@@ -170,12 +180,16 @@ func (s *shop) reply(q question, mem memory, now time.Time) ([]said, memory) {
 		return one(s.menuText(say), map[string]any{"dishes": s.menuData()})
 	case wantsToOrder:
 		return one(say.orderOnSite, map[string]any{"dishes": s.menuData()})
-	case wantsPerson:
-		return one(say.person, nil)
+	case asksPhone:
+		return one(say.phone, nil)
 	case saysThanks:
 		return one(say.welcome, nil)
 	case greets:
 		return one(say.greeting, nil)
+	case asksHelp:
+		return one(say.help, nil)
+	case wantsPerson, wantsCall, asksKitchen, asksStory, saysGoodbye:
+		return s.act(what, q, say), mem
 	default:
 		return one(say.unclear, nil)
 	}

@@ -32,35 +32,37 @@ func (a asker) may(scopes ...string) bool {
 
 func (a asker) owns(o Order) bool { return a.may(scopeRead) && a.account == o.Account }
 
-// latest is the number of the order that somebody means who names none, or why there is none to tell.
-func (s *shop) latest(who asker, say phrases, now time.Time) (number, refusal string) {
+// latest is the number of the order that somebody means who names none, or what is
+// said where there is none to tell.
+func (s *shop) latest(who asker, say phrases, now time.Time) (number string, instead *answer) {
+	refuse := func(a answer) (string, *answer) { return "", &a }
 	switch {
 	case !who.signedIn:
-		return "", say.signInForOrders
+		return refuse(asksSignIn(say.signInForOrders))
 	case !who.may(scopeRead):
-		return "", fmt.Sprintf(say.missingScope, scopeRead)
+		return refuse(asksScope(say, scopeRead))
 	}
 	own := s.ordersOf(who.account, now)
 	if len(own) == 0 {
-		return "", say.noOrders
+		return refuse(says(say.noOrders, nil))
 	}
-	return own[0].Number, ""
+	return own[0].Number, nil
 }
 
 // replyAddress tells or changes the asker's delivery address.
-func (s *shop) replyAddress(q question, what intent, mem memory, say phrases) ([]said, memory) {
+func (s *shop) replyAddress(q question, what intent, mem memory, say phrases) (answer, memory) {
 	address := newAddress(q.text, q.data, mem.pending == changesAddress)
 	mem.pending = ""
-	one := func(text string, data map[string]any) ([]said, memory) { return []said{{text, data}}, mem }
+	one := func(text string, data map[string]any) (answer, memory) { return says(text, data), mem }
 	if address != "" {
 		what = changesAddress
 	}
 	switch {
 	case !q.who.signedIn:
-		return one(say.signInForAddress, nil)
+		return asksSignIn(say.signInForAddress), mem
 	case what == asksAddress && !q.who.may(scopeRead, scopeAddresses),
 		what == changesAddress && !q.who.may(scopeWrite, scopeAddresses):
-		return one(fmt.Sprintf(say.missingScope, scopeAddresses), nil)
+		return asksScope(say, scopeAddresses), mem
 	case what == asksAddress:
 		address = s.address(q.who.account)
 		return one(fmt.Sprintf(say.address, address), map[string]any{"delivery_address": address})

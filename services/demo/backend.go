@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
+	"time"
 )
 
 const (
+	piecePace   = 40 * time.Millisecond
 	keptAnswers = 10000
 	keptTalks   = 10000
 )
@@ -18,17 +21,19 @@ const (
 type Backend struct {
 	mail *mailbox
 	shop *shop
+	desk *kitchen
+	pace time.Duration // between the pieces of a streamed answer
 
 	mu      sync.Mutex
-	answers *recent[[]byte]
+	answers *recent[answer]
 	talks   *recent[memory]
 }
 
 // newBackend makes a backend that refuses everything as long as its mailbox does.
 func newBackend(mail *mailbox, shop *shop) *Backend {
 	return &Backend{
-		mail: mail, shop: shop,
-		answers: newRecent[[]byte](keptAnswers),
+		mail: mail, shop: shop, desk: newKitchen(mail.log), pace: piecePace,
+		answers: newRecent[answer](keptAnswers),
 		talks:   newRecent[memory](keptTalks),
 	}
 }
@@ -38,7 +43,8 @@ type delivery struct {
 	Type string `json:"type"`
 	Data struct {
 		Conversation struct {
-			ID string `json:"id"`
+			ID     string `json:"id"`
+			Direct bool   `json:"direct"`
 		} `json:"conversation"`
 		Message struct {
 			Sender string         `json:"sender"`
@@ -63,49 +69,84 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	answer, err := b.answer(id, body)
+	a, conversation, err := b.answer(id, body)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_body")
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer)
+	switch {
+	case a.way == later && b.desk.take(id, conversation, a):
+		w.WriteHeader(http.StatusAccepted)
+	case a.way == later: // the API isn't known yet
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "starting")
+	case a.way == inPieces && strings.Contains(r.Header.Get("Accept"), "text/event-stream"):
+		b.stream(w, r, a)
+	default:
+		raw, err := json.Marshal(a)
+		if err != nil {
+			refuse(w, http.StatusInternalServerError, "internal")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(raw)
+	}
+}
+
+// stream sends the message word by word, and then as a whole, with its data.
+func (b *Backend) stream(w http.ResponseWriter, r *http.Request, a answer) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	for i, word := range strings.SplitAfter(a.Messages[0].Text, " ") {
+		if i > 0 && pause(r.Context(), b.pace) != nil {
+			return
+		}
+		if writeEvent(w, "text-delta", map[string]string{"text": word}) != nil || out.Flush() != nil {
+			return // who breaks off gets it again
+		}
+	}
+	if writeEvent(w, "answer", a) == nil {
+		_ = writeEvent(w, "done", struct{}{})
+	}
+}
+
+func writeEvent(w http.ResponseWriter, name string, data any) error {
+	raw, err := json.Marshal(data)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, raw)
+	}
+	return err
 }
 
 // answer repeats what was said to this webhook-id before, or finds the answer. One at
 // a time: two deliveries of one message must not be answered apart.
-func (b *Backend) answer(id string, body []byte) ([]byte, error) {
+func (b *Backend) answer(id string, body []byte) (a answer, conversation string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, ok := b.answers.get(id); ok {
-		return known, nil
-	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	var d delivery
 	if err := dec.Decode(&d); err != nil {
-		return nil, fmt.Errorf("webhook body: %w", err)
+		return answer{}, "", fmt.Errorf("webhook body: %w", err)
 	}
-	answer := []byte(`{}`)
+	conversation = d.Data.Conversation.ID
+	if known, ok := b.answers.get(id); ok {
+		return known, conversation, nil
+	}
 	m := d.Data.Message
 	if d.Type == "conversation.message" && (m.Text != "" || len(m.Data) > 0) {
 		q := question{
-			text: m.Text, data: m.Data, human: m.Sender == "human",
+			text: m.Text, data: m.Data, human: m.Sender == "human", direct: d.Data.Conversation.Direct,
 			locale: d.Data.Context.Locale, zone: d.Data.Context.TimeZone,
 			number: orderNumber(m.Text, m.Data),
 			who:    asker{signedIn: d.Data.Session.SignedIn, account: d.Data.Session.Account, scopes: d.Data.Session.Scopes},
 		}
-		mem, _ := b.talks.get(d.Data.Conversation.ID)
-		messages, mem := b.shop.reply(q, mem, b.mail.now())
-		b.talks.put(d.Data.Conversation.ID, mem)
-		raw, err := json.Marshal(map[string]any{"messages": messages})
-		if err != nil {
-			return nil, fmt.Errorf("encoding the answer: %w", err)
-		}
-		answer = raw
+		mem, _ := b.talks.get(conversation)
+		a, mem = b.shop.reply(q, mem, b.mail.now())
+		b.talks.put(conversation, mem)
 	}
-	b.answers.put(id, answer)
-	return answer, nil
+	b.answers.put(id, a)
+	return a, conversation, nil
 }
 
 // recent is a map that forgets its oldest entries beyond size.

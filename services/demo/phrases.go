@@ -4,19 +4,22 @@ import "strings"
 
 // phrases are the shop's sentences in one language. Dish names and numbers are the same in all.
 type phrases struct {
-	stage                              map[Stage]string
-	statusShort, status, statusLong    string
-	due, withRider, arrived            string
-	unknownOrder, whichOrder           string
-	cancelCall, cancelKitchen          string
-	cancelTooLate                      string
-	signInForOrders, noOrders          string
-	signInForAddress, missingScope     string
-	address, addressChanged            string
-	whichAddress                       string
-	allergens, noAllergens, diets      string
-	hours, menu, orderOnSite           string
-	person, welcome, greeting, unclear string
+	stage                           map[Stage]string
+	statusShort, status, statusLong string
+	due, withRider, arrived         string
+	unknownOrder, whichOrder        string
+	cancelCall, cancelKitchen       string
+	cancelTooLate                   string
+	signInForOrders, noOrders       string
+	signInForAddress, missingScope  string
+	address, addressChanged         string
+	whichAddress                    string
+	allergens, noAllergens, diets   string
+	hours, menu, orderOnSite        string
+	phone, person, welcome, goodbye string
+	callYou, callReason, here       string
+	kitchen, story                  string
+	greeting, help, unclear         string
 }
 
 // phrasesFor picks the language of a locale such as de-DE (RFC 5646); English for any other.
@@ -55,10 +58,20 @@ func english() phrases {
 		hours:            "We are open every day from 11:30 to 22:30; the kitchen closes at 22:00.",
 		menu:             "Today we have:",
 		orderOnSite:      "Orders are placed on our website for now; I can tell you about the menu, allergens, opening hours and your orders.",
-		person:           "You reach us by phone at 030 555 0142, every day from 11:30 to 22:30.",
-		welcome:          "You're welcome. Enjoy your noodles!",
-		greeting:         "Hello, this is Noodle Bar. I can tell you where your order is, what is on the menu, what is in it, and when we are open.",
-		unclear:          "I didn't get that. I can tell you where your order is, what is on the menu, what is in it, and when we are open.",
+		phone:            "You reach us by phone at 030 555 0142, every day from 11:30 to 22:30.",
+		person:           "I'm getting somebody of our team; please stay. You also reach us by phone at 030 555 0142.",
+		callYou:          "I'd like to ask the customer something myself. Can they talk to us?",
+		callReason:       "We have a question about the order that only the customer can answer.",
+		here:             "You are talking to us already: what is it about?",
+		kitchen:          "I asked the kitchen: they have a hand free, and a new order takes about ten minutes.",
+		story:            "Everything is cooked to order, and the broth simmers over night.",
+		goodbye:          "Goodbye, and enjoy your meal!",
+		help: "Try these: “Where is my order?” needs your account, so I ask you to sign in; “Tell me about the menu” comes piece by piece; " +
+			"“Check the kitchen” takes me some seconds; “I want to talk to a person” gets somebody of our team; “Call me” asks for you " +
+			"yourself; “Goodbye” closes the conversation.",
+		welcome:  "You're welcome. Enjoy your noodles!",
+		greeting: "Hello, this is Noodle Bar. I can tell you where your order is, what is on the menu, what is in it, and when we are open. Say help to see what else there is.",
+		unclear:  "I didn't get that. I can tell you where your order is, what is on the menu, what is in it, and when we are open; say help for more.",
 	}
 }
 
@@ -89,9 +102,19 @@ func german() phrases {
 		hours:            "Wir haben täglich von 11:30 bis 22:30 Uhr geöffnet, die Küche schließt um 22:00 Uhr.",
 		menu:             "Heute gibt es:",
 		orderOnSite:      "Bestellt wird vorerst auf unserer Website; ich helfe bei Karte, Allergenen, Öffnungszeiten und deinen Bestellungen.",
-		person:           "Du erreichst uns täglich von 11:30 bis 22:30 Uhr unter 030 555 0142.",
-		welcome:          "Gern! Lass es dir schmecken.",
-		greeting:         "Hallo, hier ist Noodle Bar. Ich weiß, wo deine Bestellung ist, was auf der Karte steht, was drin ist und wann wir geöffnet haben.",
-		unclear:          "Das habe ich nicht verstanden. Ich weiß, wo deine Bestellung ist, was auf der Karte steht, was drin ist und wann wir geöffnet haben.",
+		phone:            "Du erreichst uns täglich von 11:30 bis 22:30 Uhr unter 030 555 0142.",
+		person:           "Ich hole jemanden aus unserem Team, bitte bleib dran. Du erreichst uns auch unter 030 555 0142.",
+		callYou:          "Ich möchte den Kunden selbst etwas fragen. Kann er mit uns sprechen?",
+		callReason:       "Wir haben eine Frage zur Bestellung, die nur der Kunde beantworten kann.",
+		here:             "Du sprichst schon mit uns: Worum geht es?",
+		kitchen:          "Ich habe in der Küche gefragt: Dort ist eine Hand frei, eine neue Bestellung dauert etwa zehn Minuten.",
+		story:            "Alles wird frisch gekocht, und die Brühe zieht über Nacht.",
+		goodbye:          "Auf Wiedersehen, und lass es dir schmecken!",
+		help: "Zum Beispiel: „Wo ist meine Bestellung?“ braucht dein Konto, also bitte ich dich um die Anmeldung; „Erzähl mir etwas über " +
+			"die Karte“ kommt Stück für Stück; „Frag die Küche“ dauert einige Sekunden; „Ich möchte mit einem Menschen sprechen“ holt " +
+			"jemanden aus unserem Team; „Ruf mich an“ bittet um dich selbst; „Auf Wiedersehen“ schließt das Gespräch.",
+		welcome:  "Gern! Lass es dir schmecken.",
+		greeting: "Hallo, hier ist Noodle Bar. Ich weiß, wo deine Bestellung ist, was auf der Karte steht, was drin ist und wann wir geöffnet haben. Sag „Hilfe“, dann siehst du, was es sonst gibt.",
+		unclear:  "Das habe ich nicht verstanden. Ich weiß, wo deine Bestellung ist, was auf der Karte steht, was drin ist und wann wir geöffnet haben; „Hilfe“ zeigt mehr.",
 	}
 }

@@ -38,6 +38,9 @@ type Config struct {
 	AccountsDomain string
 	// BackendURL is where webhooks are to be sent; empty means https://{Domain}/agent.
 	BackendURL string
+	// StreamAddress is the admin API's gRPC address. With one the backend opens a stream to
+	// it and takes its deliveries there; without one it takes webhooks.
+	StreamAddress string
 	// Listener takes plain TCP connections for both names; the shop closes it.
 	Listener net.Listener
 	// TLS has certificates for both names.
@@ -54,6 +57,7 @@ type Shop struct {
 	server *http.Server
 	failed chan error
 	result Result
+	parts  *parts
 }
 
 // parts are what the shop serves.
@@ -135,6 +139,7 @@ func Start(ctx context.Context, cfg Config) (*Shop, error) {
 	}
 	s := &Shop{
 		failed: make(chan error, 1),
+		parts:  p,
 		server: &http.Server{
 			Handler:           p.handler(cfg),
 			ReadHeaderTimeout: 5 * time.Second,
@@ -154,9 +159,14 @@ func Start(ctx context.Context, cfg Config) (*Shop, error) {
 	}()
 	s.result, err = setup(ctx, cfg, p)
 	if err != nil {
+		p.agent.desk.close()
 		return nil, errors.Join(err, s.server.Close())
 	}
 	p.account.setLink(agentsLinks(cfg, s.result))
+	if cfg.StreamAddress != "" {
+		streams := &streamer{cfg: cfg, backend: p.agent, company: s.result.Company, key: s.result.APIKey}
+		p.agent.desk.busy.Go(func() { streams.run(p.agent.desk.ctx) })
+	}
 	cfg.Log.InfoContext(ctx, "demo Company is ready", "company", s.result.Company, "domain", s.result.Domain, "issuer", s.result.Issuer)
 	return s, nil
 }
@@ -166,6 +176,7 @@ func (s *Shop) Result() Result { return s.result }
 
 // Shutdown stops serving; requests under way may finish while ctx lasts.
 func (s *Shop) Shutdown(ctx context.Context) error {
+	defer s.parts.agent.desk.close()
 	if err := s.server.Shutdown(ctx); err != nil {
 		return errors.Join(fmt.Errorf("demo: %w", err), s.server.Close())
 	}

@@ -15,6 +15,9 @@ const (
 	slug        = "noodle-bar"
 	displayName = "Noodle Bar"
 
+	backendWebhook = "BACKEND_KIND_WEBHOOK"
+	backendStream  = "BACKEND_KIND_STREAM"
+
 	secretFile = "backend-secret"
 	keyFile    = "api-key"
 )
@@ -61,7 +64,8 @@ type (
 		MediatedScopes       []string          `json:"mediated_scopes"`
 	}
 	backend struct {
-		URL   string `json:"url"`
+		Kind  string `json:"kind,omitempty"`
+		URL   string `json:"url,omitempty"`
 		State string `json:"state,omitempty"`
 	}
 	backendSecret struct {
@@ -73,6 +77,14 @@ type (
 	}
 	apiKey struct {
 		Key string `json:"key"`
+	}
+	inboxSettings struct {
+		QueueWithoutPresence bool                  `json:"queue_without_presence"`
+		Words                map[string]inboxWords `json:"words,omitempty"`
+	}
+	inboxWords struct {
+		Nobody       string `json:"nobody,omitempty"`
+		NobodyJoined string `json:"nobody_joined,omitempty"`
 	}
 )
 
@@ -109,6 +121,7 @@ func setup(ctx context.Context, cfg Config, p *parts) (Result, error) {
 		{"discovery settings", func() error { return o.settings(ctx) }},
 		{"publish", func() error { return o.publish(ctx, state) }},
 		{"API key", func() error { return o.apiKey(ctx) }},
+		{"inbox", func() error { return o.inbox(ctx) }},
 		{"domain check", func() error { return o.verify(ctx, dom) }},
 	} {
 		if err := step.do(); err != nil {
@@ -194,10 +207,15 @@ func (o *onboarding) backend(ctx context.Context) error {
 	if err := o.api.call(ctx, http.MethodGet, at, nil, nil, &have); err != nil && !hasStatus(err, http.StatusNotFound) {
 		return err
 	}
-	if have.URL != o.cfg.BackendURL {
+	want := backend{Kind: backendWebhook, URL: o.cfg.BackendURL}
+	mask := "kind,url"
+	if o.cfg.StreamAddress != "" {
+		want, mask = backend{Kind: backendStream}, "kind"
+	}
+	if have.Kind != want.Kind || want.URL != "" && have.URL != want.URL {
 		query := requestID()
-		query.Set("update_mask", "url")
-		if err := o.api.call(ctx, http.MethodPatch, at, query, backend{URL: o.cfg.BackendURL}, &have); err != nil {
+		query.Set("update_mask", mask)
+		if err := o.api.call(ctx, http.MethodPatch, at, query, want, &have); err != nil {
 			return err
 		}
 	}
@@ -283,6 +301,38 @@ func (o *onboarding) apiKey(ctx context.Context) error {
 	}
 	o.result.APIKey = made.Key
 	return writePrivate(file, made.Key)
+}
+
+// inbox lets handoffs wait for somebody to look in, whether or not the desk is open.
+func (o *onboarding) inbox(ctx context.Context) error {
+	o.parts.agent.desk.open(o.result.Company, &adminClient{
+		origin: o.api.origin, key: o.result.APIKey, http: newHTTPClient(o.cfg.Roots, o.cfg.Hosts),
+	})
+	at := "/v1/" + o.result.Company + "/inbox/settings"
+	var have inboxSettings
+	if err := o.api.call(ctx, http.MethodGet, at, nil, nil, &have); err != nil {
+		return err
+	}
+	if have.QueueWithoutPresence && have.Words["en"].NobodyJoined != "" {
+		return nil
+	}
+	query := requestID()
+	query.Set("update_mask", "queue_without_presence,words")
+	return o.api.call(ctx, http.MethodPatch, at, query, wantedInbox(), nil)
+}
+
+func wantedInbox() inboxSettings {
+	phone := "030 555 0142"
+	return inboxSettings{QueueWithoutPresence: true, Words: map[string]inboxWords{
+		"en": {
+			Nobody:       "Nobody of our team is there now. You reach us by phone at " + phone + ".",
+			NobodyJoined: "Everybody of our team is busy, sorry. You reach us by phone at " + phone + ".",
+		},
+		"de": {
+			Nobody:       "Gerade ist niemand aus unserem Team da. Du erreichst uns unter " + phone + ".",
+			NobodyJoined: "Alle aus unserem Team haben zu tun, leider. Du erreichst uns unter " + phone + ".",
+		},
+	}}
 }
 
 // verify asks for checks until the domain counts as the Company's.

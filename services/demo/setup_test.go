@@ -44,7 +44,9 @@ type fakeAdmin struct {
 	connect signInConnection
 	clients []string // secrets of the OIDC client that were stored
 	pages   pageDesign
-	linked  []string // accounts that a link was made for
+	inbox   inboxSettings
+	posted  []map[string]any // answers that came by the API
+	linked  []string         // accounts that a link was made for
 	secret  string
 	key     string
 	writes  []string
@@ -85,6 +87,12 @@ func (a *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case call == "GET /v1/me" && key == a.key && key != "":
 		answer(map[string]any{"company": "companies/cmp_1"})
+	case strings.HasPrefix(call, "POST "+c+"/conversations/") && strings.HasSuffix(call, ":respond") && key == a.key && key != "":
+		var in map[string]any
+		read(&in)
+		in["at"] = r.URL.Path
+		a.posted = append(a.posted, in)
+		answer(map[string]any{})
 	case call == "POST "+c+"/connectedAgents:createLink" && key == a.key && key != "":
 		var in struct {
 			Account string `json:"account"`
@@ -158,6 +166,11 @@ func (a *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		read(&a.back)
 		a.back.State = "BACKEND_STATE_ENABLED"
 		answer(a.back)
+	case call == "GET "+c+"/inbox/settings":
+		answer(a.inbox)
+	case call == "PATCH "+c+"/inbox/settings":
+		read(&a.inbox)
+		answer(a.inbox)
 	case call == "POST "+c+"/backend:enable":
 		a.back.State = "BACKEND_STATE_ENABLED"
 		answer(a.back)
@@ -251,6 +264,8 @@ func TestStart_OnboardsTheCompany(t *testing.T) {
 		URL:    "https://noodle-bar.localhost/agent/credentials",
 		Fields: []credentialField{{Name: "email", Label: "E-mail"}, {Name: "password", Label: "Password", Secret: true}},
 	}, a.connect.CredentialCheck)
+	require.True(t, a.inbox.QueueWithoutPresence)
+	require.Equal(t, wantedInbox(), a.inbox)
 	require.Equal(t, "#a83f12", a.pages.AccentColor)
 	require.Len(t, a.pages.Welcome, 5)
 	for _, scope := range all {

@@ -156,7 +156,7 @@ func TestDiscoverySettings_ComeBackAsSet(t *testing.T) {
 		Name: c.name + "/discoverySettings", OrganizationName: "Nudelbar", ConversationsEnabled: true, ConversationsResource: true,
 		Apis:                   []*adminv1.Api{{Type: "openapi", Url: "https://a.example/o.json", Description: "d", Resource: "https://a.example"}},
 		BrowserSessionEndpoint: "https://a.example/session", CustomScopes: map[string]string{"orders": "See orders"},
-		Extensions: map[string]*adminv1.Extension{"a.example/x": {Version: "2", FieldsJson: `{"a":[1,2]}`}, "a.example/y": {Version: "1"}},
+		Extensions:         map[string]*adminv1.Extension{"a.example/x": {Version: "2", FieldsJson: `{"a":[1,2]}`}, "a.example/y": {Version: "1"}},
 		RequiredExtensions: []string{"a.example/y"},
 	}
 	got, err := r.companies.UpdateDiscoverySettings(c.ctx(t), &adminv1.UpdateDiscoverySettingsRequest{DiscoverySettings: want, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"*"}}})

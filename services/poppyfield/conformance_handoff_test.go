@@ -163,7 +163,7 @@ func TestHandoff_TheBackendIsSuperseded(t *testing.T) {
 				return false
 			}
 			one, _ := all[0].(map[string]any)
-			return one["state"] == "delivered"
+			return one["state"] == "expired" && one["agent_outcome"] == "handed_off"
 		})
 		require.Equal(t, []string{"user", "working", "working*", "company", "idle*"}, shape(s.events(t, id)))
 		require.Equal(t, "Anna here.", s.events(t, id)[3].words())

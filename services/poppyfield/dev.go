@@ -62,6 +62,7 @@ func devCommand() *cobra.Command {
 	fl.StringArrayVar(&f.hosts, "dev-host", nil, "NAME=IP[:PORT]: reach NAME at this loopback address, past the address guard (repeatable)")
 	fl.StringArrayVar(&f.trustCA, "trust-ca", nil, "PEM file of a CA to trust when reaching out (repeatable)")
 	fl.BoolVar(&f.demo, "demo", true, "run the demo Company")
+	fl.StringVar(&f.demoBackend, "demo-backend", demoWebhook, "how the demo Company's backend is reached: webhook, or stream for one that connects to us")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
@@ -77,6 +78,9 @@ func (f devFlags) check() error {
 	}
 	if _, err := egress.ParseDevHosts(f.hosts); err != nil {
 		return fmt.Errorf("--dev-host: %w", err)
+	}
+	if f.demoBackend != demoWebhook && f.demoBackend != demoStream {
+		return fmt.Errorf("--demo-backend %s: %s or %s is wanted", f.demoBackend, demoWebhook, demoStream)
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(f.logLevel)); err != nil {
 		return fmt.Errorf("--log-level: %w", err)
@@ -194,7 +198,12 @@ func dev(ctx context.Context, f devFlags) (err error) {
 	if err == nil && f.demo {
 		r.Hosts[demoDomain], r.Hosts[accountsHost] = lis.state.Demo, lis.state.Demo
 		r.Hosts["noodle-bar."+devDomain] = lis.state.Listen
+		streamAddress := ""
+		if f.demoBackend == demoStream {
+			streamAddress = lis.state.GRPC
+		}
 		shop, err = demo.Start(ctx, demo.Config{
+			StreamAddress: streamAddress,
 			APIOrigin: origin, OperatorKey: operatorKey, Roots: ca.Pool(),
 			Hosts:  map[string]string{apiHost: lis.state.Listen, demoDomain: lis.state.Demo, accountsHost: lis.state.Demo},
 			Domain: demoDomain, AccountsDomain: accountsHost, Listener: lis.demo,

@@ -31,7 +31,7 @@ const (
 	holders = 20
 	// Each active conversation is read by one stream; the other readers share quiet ones.
 	active = 1_000
-	quiet  = 200
+	quiet  = 100
 	rate   = 1_000 // events a second
 	span   = 30 * time.Second
 	batch  = 20 // events of as many conversations that one transaction writes
@@ -55,7 +55,9 @@ func TestReaders(t *testing.T) {
 	}
 	readers := number(t)
 	floor := measureFloor(t, readers)
+	t.Logf("a bare server is measured: %.0f bytes a reader", floor)
 	r := newRig(t)
+	t.Log("the conversations are there")
 	before := r.settled(t)
 	first, second := startHelper(t, "agents"), startHelper(t, "agents")
 	one, two := r.jobs(readers)
@@ -71,6 +73,7 @@ func TestReaders(t *testing.T) {
 		again += got.Again
 	}
 	each := float64(r.settled(t)-before) / float64(readers)
+	t.Logf("the readers wait: %.0f bytes each, %d requests made again", each, again)
 	total, written := r.write(t)
 	var got, rest report
 	for agents, into := range map[*helper]*report{first: &got, second: &rest} {

@@ -193,7 +193,7 @@ func (f *flowing) part(p []byte) error {
 
 // deadline is set for a write and taken back after it: one of HTTP/2 that passes ends
 // the stream, written to or not. Writers of tests have none.
-func (f *flowing) deadline() (clear func()) {
+func (f *flowing) deadline() (takeBack func()) {
 	_ = f.control.SetWriteDeadline(clock.System().Add(f.stall))
 	return func() { _ = f.control.SetWriteDeadline(time.Time{}) }
 }

@@ -68,12 +68,10 @@ func (a *App) Start(ctx context.Context, co *directory.Company, caller Caller, s
 		return Accepted{}, err
 	}
 	return x.run(ctx, func(ctx context.Context, u *unit) error {
-		if repeated, err := x.repeat(ctx, u.Tx); repeated || err != nil {
-			return err
-		}
 		if s.Parent() != "" {
-			if repeated, err := x.openBelow(ctx, u, s.Parent(), x.id); repeated || err != nil {
-				return err
+			// A retry finds the parent with its own first try below it, or closed since.
+			if err := x.openBelow(ctx, u, s.Parent(), x.id); err != nil {
+				return x.unlessRepeated(ctx, u, err)
 			}
 		}
 		c := &store.Conversation{
@@ -100,12 +98,22 @@ func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id
 		if err != nil {
 			return err
 		}
-		// The retry check comes before the closed check: poppy-0.1/7.3#d17.
-		if repeated, err := x.repeat(ctx, u.Tx); repeated || err != nil {
-			return err
-		}
-		return x.record(ctx, u, c)
+		return x.unlessRepeated(ctx, u, x.record(ctx, u, c))
 	})
+}
+
+// unlessRepeated is err, unless what was refused is a retry: that check comes before
+// all others of the message (poppy-0.1/7.3#d17). It is made only where it may matter,
+// since a message that is accepted for the second time collides with its first.
+func (x *acceptance) unlessRepeated(ctx context.Context, u *unit, err error) error {
+	var refused *problem.Error
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if repeated, other := x.repeat(ctx, u.Tx); repeated || other != nil {
+		return other
+	}
+	return err
 }
 
 // checkID answers an id that no conversation can have like one that no conversation has.
@@ -126,19 +134,14 @@ func lockOwn(ctx context.Context, tx store.Tx, caller Caller, id string) (*store
 
 // openBelow judges the parent of a Direct Conversation and tells it that the
 // conversation with the id opens (Poppy 7.10). The parent's lock decides between two
-// starts below it: who waited for it may turn out to be a retry of who had it.
-func (x *acceptance) openBelow(ctx context.Context, u *unit, parentID, id string) (repeated bool, err error) {
+// starts below it.
+func (x *acceptance) openBelow(ctx context.Context, u *unit, parentID, id string) error {
 	parent, err := lockOwn(ctx, u.Tx, x.caller, parentID)
 	if err != nil {
-		return false, err
-	}
-	if parent.ChildID != "" {
-		if repeated, err = x.repeat(ctx, u.Tx); repeated || err != nil {
-			return repeated, err
-		}
+		return err
 	}
 	_, err = u.happen(ctx, parent, conversation.DirectOpens(id), effects{due: parent.AnswerDueAt})
-	return false, err
+	return err
 }
 
 func (a *App) accepting(co *directory.Company, caller Caller, m conversation.Message, t conversation.Target, id string, q conversation.ReadQuery) (*acceptance, error) {
@@ -275,12 +278,20 @@ func (x *acceptance) record(ctx context.Context, u *unit, c *store.Conversation)
 		c.Account = x.caller.Account // poppy-0.1/7.2#d21
 	}
 	c.Moment = store.Moment{SessionID: x.caller.SessionID, SignedIn: x.caller.SignedIn, Account: x.caller.Account, Scopes: x.caller.Scopes}
+	forBackend := c.Responder == conversation.ResponderAgent && c.Status != conversation.Queued
+	behind := false
+	if forBackend && !x.identity.First {
+		// Asked before anything is written: what follows goes out with the commit.
+		if behind, err = u.HasPending(ctx, c.ID); err != nil {
+			return err
+		}
+	}
 	events, err := u.happen(ctx, c, conversation.AgentSays(x.message, x.caller.SignedIn), e)
 	if err != nil {
 		return err
 	}
-	if c.Responder == conversation.ResponderAgent && c.Status != conversation.Queued {
-		if err := x.enqueue(ctx, u, c, events[0]); err != nil {
+	if forBackend {
+		if err := x.enqueue(ctx, u, c, events[0], behind); err != nil {
 			return err
 		}
 	}
@@ -297,15 +308,8 @@ func (x *acceptance) record(ctx context.Context, u *unit, c *store.Conversation)
 
 // enqueue has the message delivered to the backend, by this process where there is a
 // slot and nothing before it.
-func (x *acceptance) enqueue(ctx context.Context, u *unit, c *store.Conversation, message store.Event) error {
+func (x *acceptance) enqueue(ctx context.Context, u *unit, c *store.Conversation, message store.Event, behind bool) error {
 	delivery := x.delivery(ctx, u.now, c, message)
-	behind := false
-	if !x.identity.First {
-		var err error
-		if behind, err = u.HasPending(ctx, c.ID); err != nil {
-			return err
-		}
-	}
 	var lease store.Lease
 	if x.slot != nil && !behind {
 		lease = x.slot.Lease(u.now)

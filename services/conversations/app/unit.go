@@ -148,8 +148,11 @@ func (u *unit) follow(ctx context.Context, before, c *store.Conversation, e effe
 	if c.Status == conversation.Closed || c.Status == conversation.Queued || byPerson {
 		c.Assignee = assigneeOf(before, c, byPerson)
 	}
-	if (c.Status == conversation.Queued || byPerson) && before.Status != conversation.Queued && before.Responder == conversation.ResponderAgent {
-		return u.HandOff(ctx, c.ID, u.now)
+	switch {
+	case byPerson && before.Responder == conversation.ResponderAgent:
+		return u.HandOff(ctx, c.ID, true, u.now)
+	case c.Status == conversation.Queued && before.Status != conversation.Queued && before.Responder == conversation.ResponderAgent:
+		return u.HandOff(ctx, c.ID, false, u.now)
 	}
 	return nil
 }

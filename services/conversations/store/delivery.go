@@ -24,8 +24,8 @@ const (
 	OutcomeSilent   = "silent"
 	OutcomeDeadline = "deadline"
 	// OutcomeLate is an answer that came after the agent was told that none did, or after a person was asked for.
-	OutcomeLate     = "late"
-	OutcomeRefused  = "refused"
+	OutcomeLate    = "late"
+	OutcomeRefused = "refused"
 	// OutcomeHandedOff is a turn that a person took over, or is awaited for.
 	OutcomeHandedOff = "handed_off"
 )

@@ -12,10 +12,11 @@ import (
 
 const handedOffReason = "handed over to a person"
 
-// HandOff ends the open turns of a locked conversation, since a person answers now:
-// what waits for the backend is not sent to it any more, and what it was sent already
-// it answers too late.
-func (t Tx) HandOff(ctx context.Context, conversationID string, now time.Time) error {
+// HandOff ends the open turns of a locked conversation, since a person is to answer:
+// what waits for the backend is not sent to it any more. With joined, when a person is
+// there, that goes for what is under way too: whatever the backend still says to it
+// finds its lease gone. Until then its answer counts.
+func (t Tx) HandOff(ctx context.Context, conversationID string, joined bool, now time.Time) error {
 	rows, err := t.Live(ctx, conversationID)
 	if err != nil {
 		return err
@@ -27,7 +28,7 @@ func (t Tx) HandOff(ctx context.Context, conversationID string, now time.Time) e
 			outcome = OutcomeHandedOff
 		}
 		switch {
-		case l.Pending && l.LeaseOwner == "":
+		case l.Pending && (joined || l.LeaseOwner == ""):
 			if err := t.Finish(ctx, l.ID, Expired, outcome, Attempt{Count: l.Attempts, Reason: handedOffReason}, now); err != nil {
 				return err
 			}

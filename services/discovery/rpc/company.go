@@ -164,7 +164,7 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 			"conversations_resource": in.GetConversationsResource(), "apis": len(in.GetApis()) > 0,
 			"browser_session_endpoint": in.GetBrowserSessionEndpoint() != "", "custom_scopes": len(in.GetCustomScopes()) > 0, "extensions": len(in.GetExtensions()) > 0,
 			"required_extensions": len(in.GetRequiredExtensions()) > 0,
-			"direct_scopes": len(in.GetDirectScopes()) > 0, "device_scopes": len(in.GetDeviceScopes()) > 0, "mediated_scopes": len(in.GetMediatedScopes()) > 0,
+			"direct_scopes":       len(in.GetDirectScopes()) > 0, "device_scopes": len(in.GetDeviceScopes()) > 0, "mediated_scopes": len(in.GetMediatedScopes()) > 0,
 		}[f]
 	})
 	if err != nil {

@@ -114,16 +114,17 @@ func New(deps Deps) (*App, error) {
 	if deps.Meter == nil {
 		deps.Meter = noop.NewMeterProvider()
 	}
-	lost, err := deps.Meter.Meter("github.com/poppyfield/poppyfield/services/relay").Int64Counter("poppyfield.relay.attempts_unlogged",
-		metric.WithDescription("Attempts that are missing in the log because the database was away."))
-	if err != nil {
-		return nil, err
-	}
 	a := &App{
 		bell: deps.Bell, store: deps.Store, out: deps.Outside, check: deps.Check, keys: deps.Keys, now: deps.Now, told: deps.Log, retention: deps.Retention,
 	}
-	a.log = newAttemptLog(a.saveLogged, deps.Log, func(n int) { lost.Add(context.Background(), int64(n)) })
-	return a, nil
+	a.log = newAttemptLog(a.saveLogged, deps.Log)
+	_, err := deps.Meter.Meter("github.com/poppyfield/poppyfield/services/relay").Int64ObservableCounter("poppyfield.relay.attempts_unlogged",
+		metric.WithDescription("Attempts that are missing in the log because the database was away."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(a.log.dropped.Load())
+			return nil
+		}))
+	return a, err
 }
 
 // WriteLog writes the log of attempts until ctx ends, and then what is left of it.

@@ -92,7 +92,6 @@ const (
 type attemptLog struct {
 	save    func(ctx context.Context, batch []Logged) error
 	told    *slog.Logger
-	lost    func(n int)
 	dropped atomic.Int64
 
 	mu    sync.Mutex
@@ -101,8 +100,8 @@ type attemptLog struct {
 	write sync.Mutex // one batch at a time, in order
 }
 
-func newAttemptLog(save func(context.Context, []Logged) error, told *slog.Logger, lost func(int)) *attemptLog {
-	return &attemptLog{save: save, told: told, lost: lost, wake: make(chan struct{}, 1)}
+func newAttemptLog(save func(context.Context, []Logged) error, told *slog.Logger) *attemptLog {
+	return &attemptLog{save: save, told: told, wake: make(chan struct{}, 1)}
 }
 
 func (l *attemptLog) add(one Logged) {
@@ -114,7 +113,7 @@ func (l *attemptLog) add(one Logged) {
 	n := len(l.rows)
 	l.mu.Unlock()
 	if full {
-		l.lose(1)
+		l.dropped.Add(1)
 	}
 	if n == logBatch {
 		select {
@@ -122,11 +121,6 @@ func (l *attemptLog) add(one Logged) {
 		default:
 		}
 	}
-}
-
-func (l *attemptLog) lose(n int) {
-	l.dropped.Add(int64(n))
-	l.lost(n)
 }
 
 // run writes until ctx ends, and then what is left.
@@ -143,7 +137,7 @@ func (l *attemptLog) run(ctx context.Context) {
 				n := len(l.rows)
 				l.rows = nil
 				l.mu.Unlock()
-				l.lose(n)
+				l.dropped.Add(int64(n))
 				l.told.WarnContext(ctx, "log of attempts not written", "attempts", n, "error", err)
 			}
 			return
@@ -193,7 +187,7 @@ func (a *App) saveLogged(ctx context.Context, batch []Logged) error {
 	}
 	for scope, some := range byCompany {
 		if err := a.store.SaveAttempts(ctx, some); err != nil {
-			a.log.lose(len(some))
+			a.log.dropped.Add(int64(len(some)))
 			a.told.WarnContext(ctx, "log of attempts not written", "company", scope.CompanyID(), "attempts", len(some), "error", err)
 		}
 	}

@@ -59,7 +59,7 @@ func (p *paper) setAway(away bool) {
 
 func TestAttemptLog_WritesInBatchesAndInOrder(t *testing.T) {
 	p := &paper{}
-	l := newAttemptLog(p.save, slog.New(slog.DiscardHandler), func(int) {})
+	l := newAttemptLog(p.save, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); l.run(ctx) }()
@@ -81,13 +81,12 @@ func TestAttemptLog_WritesInBatchesAndInOrder(t *testing.T) {
 
 func TestAttemptLog_KeepsABoundedNumberWhileTheDatabaseIsAway(t *testing.T) {
 	p := &paper{away: true}
-	lost := 0
-	l := newAttemptLog(p.save, slog.New(slog.DiscardHandler), func(n int) { lost += n })
+	l := newAttemptLog(p.save, slog.New(slog.DiscardHandler))
 	for i := range maxLogged + 7 {
 		l.add(Logged{ID: strconv.Itoa(i)})
 	}
 	require.Error(t, l.flush(t.Context()))
-	require.Equal(t, 7, lost)
+	require.EqualValues(t, 7, l.dropped.Load())
 	p.setAway(false)
 	require.NoError(t, l.flush(t.Context()))
 	require.Len(t, p.lines(), maxLogged)
@@ -101,7 +100,7 @@ func TestCredentials_PrintAsNothing(t *testing.T) {
 
 // BenchmarkAttemptLog is what an attempt pays for being logged, with a full answer.
 func BenchmarkAttemptLog(b *testing.B) {
-	l := newAttemptLog(func(context.Context, []Logged) error { return nil }, slog.New(slog.DiscardHandler), func(int) {})
+	l := newAttemptLog(func(context.Context, []Logged) error { return nil }, slog.New(slog.DiscardHandler))
 	header := http.Header{"Webhook-Id": {"dlv_1"}, "Webhook-Timestamp": {"1796068980"}, "Webhook-Signature": {"v1,K5oZ v1a,hnO3"}, "X-Team": {"blue"}}
 	ready := &prepared{credentials: Credentials{Headers: map[string]string{"X-Team": "blue"}}}
 	res := egress.Response{Status: 200, Body: bytes.Repeat([]byte("x"), maxEvidence)}

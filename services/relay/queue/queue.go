@@ -153,8 +153,12 @@ func (c Config) withDefaults() Config {
 		v        *time.Duration
 		fallback time.Duration
 	}{
-		{&c.Lease, 10 * time.Second}, {&c.Renew, 3 * time.Second}, {&c.Sweep, time.Second}, {&c.Unpark, 10 * time.Second},
-		{&c.Prune, 10 * time.Minute}, {&c.Attempt, 2 * time.Minute},
+		{&c.Lease, 10 * time.Second},
+		{&c.Renew, 3 * time.Second},
+		{&c.Sweep, time.Second},
+		{&c.Unpark, 10 * time.Second},
+		{&c.Prune, 10 * time.Minute},
+		{&c.Attempt, 2 * time.Minute},
 	} {
 		if *d.v <= 0 {
 			*d.v = d.fallback

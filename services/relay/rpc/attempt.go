@@ -88,7 +88,7 @@ func attemptQuery(scope tenancy.Scope, req *adminv1.ListAttemptsRequest) (app.At
 func loggedAttempt(scope tenancy.Scope, l app.Logged) *adminv1.Attempt {
 	e := l.Evidence
 	return &adminv1.Attempt{
-		Delivery: scope.Name() + "/" + l.DeliveryName(), StartTime: stamp(l.At), Duration: lasting(l.Duration), Status: int32(l.Status), //nolint:gosec // an HTTP status
+		Delivery: scope.Name() + "/" + l.DeliveryName(), StartTime: stamp(l.At), Duration: lasting(l.Duration), Status: int32(l.Status),
 		Outcome: l.Outcome, Reason: l.Reason, Address: e.Address, Dns: lasting(e.DNS), Connect: lasting(e.Connect), Tls: lasting(e.TLS),
 		FirstByte: lasting(e.FirstByte), RequestHeaders: e.Headers, ResponseBody: e.Body,
 	}

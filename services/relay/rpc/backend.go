@@ -200,7 +200,7 @@ func (s *Backends) backend(scope tenancy.Scope, b app.Endpoint) *adminv1.Backend
 	return &adminv1.Backend{
 		Name: scope.Name() + "/backend", Kind: kindOf(b.Kind), Url: b.URL, State: state, DisableReason: b.DisableReason,
 		AckTimeout: lasting(b.Ack()), AttemptTimeout: lasting(b.Whole()), DeliverLate: b.DeliverLate, Policy: policy(b), HasApiKey: b.HasAPIKey,
-		Model: b.Model, Instructions: b.Instructions, History: int32(b.History), Health: health(s.App.Health(b)), //nolint:gosec // at most 200
+		Model: b.Model, Instructions: b.Instructions, History: int32(b.History), Health: health(s.App.Health(b)),
 		CreateTime: stamp(b.CreatedAt), UpdateTime: stamp(b.UpdatedAt), Etag: resource.ETag(b.Version),
 	}
 }

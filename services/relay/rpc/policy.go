@@ -86,7 +86,7 @@ func policyChange(p *adminv1.DeliveryPolicy, has func(string) bool) app.PolicyCh
 func policy(e app.Endpoint) *adminv1.DeliveryPolicy {
 	p := e.Policy
 	out := &adminv1.DeliveryPolicy{
-		MaxInFlight: int32(p.MaxInFlight), Rate: p.Rate, Burst: int32(p.Burst), ClientCertificate: p.Certificate, //nolint:gosec // bounded by the use cases
+		MaxInFlight: int32(p.MaxInFlight), Rate: p.Rate, Burst: int32(p.Burst), ClientCertificate: p.Certificate,
 	}
 	for _, d := range p.Schedule {
 		out.Schedule = append(out.Schedule, durationpb.New(d))
@@ -105,8 +105,8 @@ func policy(e app.Endpoint) *adminv1.DeliveryPolicy {
 
 func health(h app.Health) *adminv1.EndpointHealth {
 	return &adminv1.EndpointHealth{
-		SuccessRate: h.SuccessRate, Attempts: int32(h.Attempts), Breaker: h.Breaker, BreakerUntilTime: stamp(h.BreakerUntil), //nolint:gosec // of five minutes
-		FailuresInSeries: int32(h.Failures), FailingSinceTime: maybe(h.FailingSince), LastSuccessTime: maybe(h.LastSuccessAt), //nolint:gosec // a count
+		SuccessRate: h.SuccessRate, Attempts: int32(h.Attempts), Breaker: h.Breaker, BreakerUntilTime: stamp(h.BreakerUntil),
+		FailuresInSeries: int32(h.Failures), FailingSinceTime: maybe(h.FailingSince), LastSuccessTime: maybe(h.LastSuccessAt),
 		P50: lasting(h.P50), P95: lasting(h.P95), Pending: int64(h.Pending), OldestPendingTime: maybe(h.OldestPending),
 	}
 }

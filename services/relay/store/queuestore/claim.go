@@ -181,7 +181,7 @@ func (s *Store) exhausted(ctx context.Context, tx *ent.Tx, c queue.Claim, got qu
 	if c.EventType == webhook.EventDeliveryExhausted || s.events.Quiet(c.Scope) {
 		return nil
 	}
-	to, err := tx.Endpoint.Get(ctx, c.Key.ID)
+	to, err := tx.Endpoint.Get(ctx, c.ID)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ func free(s *sql.Selector) { s.Where(sql.ExprP("lease_owner = ''")) }
 
 func (s *Store) skipLocked(q interface {
 	ForUpdate(...sql.LockOption) *ent.EndpointDeliveryQuery
-}) {
+},
+) {
 	if s.db.Postgres() {
 		q.ForUpdate(sql.WithLockAction(sql.SkipLocked))
 	}
