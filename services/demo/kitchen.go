@@ -21,7 +21,7 @@ type kitchen struct {
 	log  *slog.Logger
 	time time.Duration // that an answer takes
 
-	ctx  context.Context //nolint:containedctx // of the answers under way, which outlast their requests
+	ctx  context.Context //nolint:containedctx // of what outlasts its request
 	stop context.CancelFunc
 
 	mu      sync.Mutex
@@ -70,7 +70,9 @@ func (k *kitchen) take(delivery, conversation string, a answer) bool {
 
 // close drops what wasn't answered yet.
 func (k *kitchen) close() {
+	k.mu.Lock() // nothing is taken any more
 	k.stop()
+	k.mu.Unlock()
 	k.busy.Wait()
 }
 

@@ -38,13 +38,16 @@ const (
 	demoDomain   = "noodle-bar.localhost"
 	accountsHost = "accounts." + demoDomain // the demo Company's identity provider
 	agentHost    = "agent.localhost"
+
+	demoWebhook = "webhook"
+	demoStream  = "stream"
 )
 
 type devFlags struct {
 	dataDir, listen, readyFile string
 	hosts, trustCA             []string
 	demo                       bool
-	logLevel                   string
+	demoBackend, logLevel      string
 }
 
 func devCommand() *cobra.Command {
@@ -204,7 +207,7 @@ func dev(ctx context.Context, f devFlags) (err error) {
 		}
 		shop, err = demo.Start(ctx, demo.Config{
 			StreamAddress: streamAddress,
-			APIOrigin: origin, OperatorKey: operatorKey, Roots: ca.Pool(),
+			APIOrigin:     origin, OperatorKey: operatorKey, Roots: ca.Pool(),
 			Hosts:  map[string]string{apiHost: lis.state.Listen, demoDomain: lis.state.Demo, accountsHost: lis.state.Demo},
 			Domain: demoDomain, AccountsDomain: accountsHost, Listener: lis.demo,
 			TLS:     ca.ServerConfig(func(name string) bool { return name == demoDomain || name == accountsHost }),

@@ -166,17 +166,19 @@ func (m *model) company(h happening) problem.Reason {
 		}
 		return problem.NotResponder
 	}
-	if h.request != nil && m.direct {
-		return problem.FailedPrecondition
-	}
-	if h.request != nil && m.child != "" && h.what != "backend answers" {
-		return problem.DirectConversationOpen
+	if h.request != nil && h.what != "backend answers" {
+		if m.direct {
+			return problem.FailedPrecondition
+		}
+		if m.child != "" {
+			return problem.DirectConversationOpen
+		}
 	}
 	m.say(h.messages)
 	if h.authorization != nil {
 		m.log = append(m.log, *h.authorization)
 	}
-	if h.request != nil && m.child == "" {
+	if h.request != nil && m.child == "" && !m.direct {
 		m.log = append(m.log, *h.request)
 	}
 	if h.close {

@@ -175,9 +175,10 @@ func act(s State, in Input) (State, []Payload, error) {
 }
 
 // answer is act for the backend, which can't know that the User came while it was
-// thinking: a request for them is met then, and the rest still counts.
+// thinking, or may not look who is talking: a request for them is met then, and the
+// rest still counts.
 func answer(s State, in Input) (State, []Payload, error) {
-	if s.Child != "" {
+	if s.Child != "" || s.Direct {
 		in.acts.UserRequested = nil
 	}
 	return act(s, in)

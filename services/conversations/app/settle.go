@@ -238,8 +238,6 @@ func refusal(err error) string {
 		return "conversation closed"
 	case problem.Is(err, problem.NotResponder):
 		return "a person took over"
-	case problem.Is(err, problem.FailedPrecondition):
-		return "asked for the user, who talks already"
 	}
 	return ""
 }
