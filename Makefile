@@ -147,6 +147,11 @@ bench: build ## Run the benchmarks and print them beside this machine's own floo
 bench-readers: build ## Measure the memory of READERS (19000) waiting readers and how fast events reach them; takes four minutes.
 	@POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_BENCH_READERS=$(READERS) go test ./test/readers -count=1 -v -timeout 8m
 
+.PHONY: bench-relay
+bench-relay: ## Measure whole turns on a durable PostgreSQL beside what its disk gives; takes two minutes. RELAY_JSON=file keeps the figures, RELAY_PROFILE=file a CPU profile.
+	@POPPYFIELD_BENCH_RELAY=1 POPPYFIELD_BENCH_RELAY_JSON=$(abspath $(RELAY_JSON)) POPPYFIELD_BENCH_RELAY_PROFILE=$(abspath $(RELAY_PROFILE)) \
+	  go test ./test/relaybench -count=1 -v -timeout 8m
+
 # Files
 
 $(GOLANGCI):

@@ -7,7 +7,8 @@ command -v gcc >/dev/null || missing+=(gcc libc6-dev) # the race detector links 
 command -v setpriv >/dev/null || missing+=(util-linux)
 command -v npm >/dev/null || missing+=(nodejs npm)
 PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light) # terminates TLS in tests of a whole installation
-command -v chromium >/dev/null || missing+=(chromium) # looks at the sign-in pages
+command -v chromium >/dev/null || missing+=(chromium) # looks at the sign-in pages, and follows a stream
+command -v curl >/dev/null || missing+=(curl) # follows a stream
 if [ ${#missing[@]} -eq 0 ]; then
   echo "system packages: all there"
   exit 0

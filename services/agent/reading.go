@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,11 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/sse"
+)
+
+const (
+	reconnects   = 8 // in a row that may fail
+	longestPause = 15 * time.Second
 )
 
 // A reading is a conversation's events as they come: from a stream where the Company
@@ -27,6 +33,9 @@ type reading struct {
 	status page      // what the newest events say
 	heard  time.Time // when the newest event came, or the stream began
 	fruit  bool      // the stream brought something new
+
+	begun    bool // the Company was read from
+	failures int  // attempts since then that didn't reach it
 }
 
 // run reads on after p until over says so.
@@ -54,8 +63,9 @@ func (r *reading) more(ctx context.Context, before page) (page, error) {
 	began := r.agent.clock.Now()
 	in, err := r.open(ctx, wait, r.ask && !before.HasMore)
 	if err != nil {
-		return page{}, err
+		return before, r.again(ctx, err)
 	}
+	r.begun, r.failures = true, 0
 	if in.stream != nil {
 		r.stream, r.parts, r.heard, r.fruit = in.stream, written{}, r.agent.clock.Now(), false
 		return r.pull(ctx)
@@ -74,6 +84,18 @@ func (r *reading) more(ctx context.Context, before page) (page, error) {
 		err = r.agent.clock.Wait(ctx, time.Second)
 	}
 	return p, err
+}
+
+// again waits after a request that didn't reach the Company, where an earlier one did:
+// it may be starting anew. The error that it returns ends the reading.
+func (r *reading) again(ctx context.Context, err error) error {
+	var untrusted *tls.CertificateVerificationError
+	if !r.begun || r.failures == reconnects || ctx.Err() != nil || ExitCode(err) != ExitNetwork || errors.As(err, &untrusted) {
+		return err
+	}
+	r.failures++
+	r.agent.report(Step{Section: "7.6", Title: "Wait for the Company to be there again", OK: true})
+	return r.agent.clock.Wait(ctx, min(time.Second<<r.failures, longestPause))
 }
 
 // open makes the request of a read. A cursor that the Company has no events for any

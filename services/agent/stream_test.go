@@ -325,3 +325,30 @@ func TestStream_SilenceOfAnIdleCompanyIsItsAnswer(t *testing.T) {
 	require.Empty(t, reply.Messages)
 	require.Equal(t, statusIdle, reply.Status)
 }
+
+func TestStream_WaitsForACompanyThatStartsAnew(t *testing.T) {
+	for name, tc := range map[string]struct {
+		away int // requests that don't reach the Company
+		code int
+	}{"back in time": {10, 0}, "gone": {1000, ExitNetwork}} {
+		t.Run(name, func(t *testing.T) {
+			c := newFakeCompany(t)
+			c.writes("msg_a", "We have ramen.")
+			c.streams(func(s *streamWriter) { s.events(0, 2); s.cut() }, func(s *streamWriter) { s.events(2, 4) })
+			stream, n := c.routes[eventsAt], 0
+			c.routes[eventsAt] = func(w http.ResponseWriter, r *http.Request) {
+				if n++; n > 1 && n <= 1+tc.away {
+					panic(http.ErrAbortHandler)
+				}
+				stream(w, r)
+			}
+			reply, err := c.agent(t.TempDir(), Discard{}).Talk(t.Context(), shopDomain, "menu", human())
+			require.Equal(t, tc.code, ExitCode(err), "%v", err)
+			if tc.code == 0 {
+				require.Equal(t, []string{"We have ramen."}, texts(reply))
+				reads := c.requests(eventsAt)
+				require.Equal(t, "evt_cnv_1_2", reads[len(reads)-1].header.Get("Last-Event-ID"))
+			}
+		})
+	}
+}

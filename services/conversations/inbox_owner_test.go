@@ -349,3 +349,24 @@ func TestInbox_Assign(t *testing.T) {
 		requireReason(t, err, problem.FailedPrecondition)
 	})
 }
+
+// What the agent said while a person was awaited reaches the backend when nobody came.
+func TestInbox_TheBackendHearsWhatWasSaidInTheQueue(t *testing.T) {
+	each(t, func(t *testing.T, in *installation) {
+		d, u := in.desk(t), in.user("usr_1")
+		d.present(t, "anna", time.Hour)
+		id := u.start(t, "msg_1", "hello").ConversationID
+		require.Equal(t, "queued", u.ask(t, id).State)
+		u.send(t, id, "", text("msg_2", "my order is 1042"))
+		u.send(t, id, "", text("msg_3", "it is late"))
+		_, err := d.api.DeclineHandoff(d.company.Ctx(t.Context()), &adminv1.DeclineHandoffRequest{Conversation: d.name(id)})
+		require.NoError(t, err)
+		told := u.read(t, id, "")
+		require.Equal(t, "idle", told.State)
+		got := in.backend.await(t, 3)
+		require.Equal(t, []string{"hello", "my order is 1042", "it is late"}, []string{got[0].Data.Message.Text, got[1].Data.Message.Text, got[2].Data.Message.Text})
+		require.False(t, got[1].Data.Expected.Reply)
+		u.send(t, id, "", text("msg_4", "so?"))
+		require.Equal(t, "so?", in.backend.await(t, 4)[3].Data.Message.Text)
+	})
+}

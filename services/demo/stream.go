@@ -45,7 +45,7 @@ func (s *streamer) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx, stop := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key))
 	stream, err := adminv1.NewBackendStreamServiceClient(conn).Connect(ctx)
 	if err != nil {

@@ -8,14 +8,12 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +24,6 @@ import (
 	"github.com/poppyfield/poppyfield/test/natstest"
 	"github.com/poppyfield/poppyfield/test/peer"
 	"github.com/poppyfield/poppyfield/test/pgtest"
-	"github.com/poppyfield/poppyfield/test/publicnet"
 )
 
 // Names that lead to the reverse proxy.
@@ -65,6 +62,11 @@ type InstallationOptions struct {
 	LogLevel  string
 	// DrainDelay is drain_delay, such as "2s".
 	DrainDelay string
+	// StockProxy leaves nginx as Debian configures it, but for where it listens and
+	// where it passes requests on to. It is for one process.
+	StockProxy bool
+	// Pages is a folder that a StockProxy serves as /pages/ of every Company.
+	Pages string
 }
 
 // An Installation is `poppyfield serve` on PostgreSQL and NATS behind nginx. The test
@@ -79,13 +81,15 @@ type Installation struct {
 	Client *http.Client
 	// GRPC is the address of the gRPC API, with a certificate for APIHost.
 	GRPC string
-	// Roots are the CAs that Client trusts.
-	Roots *x509.CertPool
+	// Roots are the CAs that Client trusts; CAFile has the proxy's.
+	Roots  *x509.CertPool
+	CAFile string
 	// Processes are by name: a service, or "all".
 	Processes map[string]*ServeProcess
 
 	binary string
 	dir    string
+	nginx  *child.Process
 }
 
 // A ServeProcess is one `poppyfield serve`.
@@ -112,6 +116,7 @@ func Serve(t testing.TB, o *Outside, opt InstallationOptions) *Installation {
 	i.DSN = i.PostgreSQL.Database(t, "poppyfield")
 	names := append(ProxyHosts(), "*."+HostedDomain)
 	certificate := peer.NewCertificate(t, names...)
+	i.CAFile = certificate.CA
 	i.trust(t, certificate.CA, o.CAFile)
 
 	groups := map[string][]string{"all": services()}
@@ -141,7 +146,7 @@ func Serve(t testing.TB, o *Outside, opt InstallationOptions) *Installation {
 	for _, p := range i.Processes {
 		p.AwaitReady(t)
 	}
-	i.proxy(t, opt.Split, certificate)
+	i.proxy(t, opt, certificate)
 	return i
 }
 
@@ -299,90 +304,3 @@ func (p *ServeProcess) AwaitReady(t testing.TB) {
 	require.Eventually(t, func() bool { return p.Health(t, "/readyz") == http.StatusOK }, 40*time.Second, 20*time.Millisecond,
 		"%s is not ready", p.Config)
 }
-
-// proxy starts nginx in front: it terminates TLS and takes the path of GatewayHost off.
-func (i *Installation) proxy(t testing.TB, split bool, certificate peer.Certificate) {
-	t.Helper()
-	nginx, err := exec.LookPath("nginx")
-	if err != nil {
-		nginx = "/usr/sbin/nginx" // not in everybody's PATH
-	}
-	of := func(service string) *ServeProcess {
-		if split {
-			return i.Processes[service]
-		}
-		return i.Processes["all"]
-	}
-	config := strings.NewReplacer(
-		"$DIR", i.dir, "$ADDRESS", publicnet.Proxy, "$CHAIN", certificate.Chain, "$KEY", certificate.Key,
-		"$HOSTED", HostedDomain, "$API", APIHost, "$GATEWAY", GatewayHost, "$PATH", GatewayPath,
-		"$DISCOVERY", of("discovery").Public, "$AUTH", of("auth").Public, "$CONVERSATIONS", of("conversations").Public, "$ADMIN", of("admin").admin,
-	).Replace(nginxConfig)
-	if os.Geteuid() == 0 {
-		config = "user root;\n" + config
-	}
-	file := i.write(t, "nginx.conf", config)
-	log, err := os.OpenFile(filepath.Join(i.dir, "nginx.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	require.NoError(t, err)
-	defer log.Close()
-	p, err := child.Start(child.Spec{Path: nginx, Args: []string{"-c", file, "-e", "stderr"}, Output: log, StopSignal: syscall.SIGTERM})
-	require.NoError(t, err, "the tests need nginx: run `make setup`")
-	t.Cleanup(func() {
-		require.NoError(t, p.Stop(10*time.Second))
-		if t.Failed() {
-			text, _ := os.ReadFile(log.Name()) // what there is helps
-			t.Logf("nginx:\n%s", text)
-		}
-	})
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", net.JoinHostPort(publicnet.Proxy, "443"))
-		return err == nil && c.Close() == nil
-	}, 10*time.Second, 10*time.Millisecond, "nginx does not answer")
-}
-
-const nginxConfig = `daemon off;
-worker_processes 1;
-pid $DIR/nginx.pid;
-events { worker_connections 4096; }
-http {
-  access_log off;
-  client_body_temp_path $DIR/nginx-body;
-  proxy_temp_path $DIR/nginx-proxy;
-  fastcgi_temp_path $DIR/nginx-fastcgi;
-  uwsgi_temp_path $DIR/nginx-uwsgi;
-  scgi_temp_path $DIR/nginx-scgi;
-  ssl_certificate $CHAIN;
-  ssl_certificate_key $KEY;
-  upstream discovery { server $DISCOVERY; keepalive 32; }
-  upstream auth { server $AUTH; keepalive 32; }
-  upstream conversations { server $CONVERSATIONS; keepalive 32; }
-  proxy_http_version 1.1;
-  proxy_read_timeout 60s;
-  proxy_next_upstream off;
-  proxy_set_header Connection "";
-  proxy_set_header Host $host;
-  proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-  proxy_set_header X-Forwarded-Proto $scheme;
-  proxy_set_header X-Forwarded-Host $host;
-  server {
-    listen $ADDRESS:443 ssl http2;
-    server_name *.$HOSTED;
-    location ~ ^/(oauth/|device$|sign-in/|account/|assets/|poppy/sign-in) { proxy_pass http://auth; }
-    location /poppy/conversations { proxy_pass http://conversations; }
-    location / { proxy_pass http://discovery; }
-  }
-  server {
-    listen $ADDRESS:443 ssl http2;
-    server_name $GATEWAY;
-    location ~ ^$PATH(/(oauth/|device$|sign-in/|account/|assets/|poppy/sign-in).*)$ { proxy_pass http://auth$1$is_args$args; }
-    location $PATH/poppy/conversations { proxy_pass http://conversations/poppy/conversations; }
-    location $PATH/ { proxy_pass http://discovery/; }
-    location /.well-known/ { proxy_pass http://discovery; }
-  }
-  server {
-    listen $ADDRESS:443 ssl http2;
-    server_name $API;
-    location / { proxy_pass https://$ADMIN; proxy_buffering off; }
-  }
-}
-`

@@ -3,6 +3,7 @@ package whole
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,6 +125,7 @@ type Backend struct {
 
 	mu       sync.Mutex
 	answer   func(Webhook) (status int, body string)
+	write    func(w io.Writer, hook Webhook)
 	received []Webhook
 	wake     chan struct{} // closed at the next webhook
 }
@@ -132,7 +134,15 @@ type Backend struct {
 func (b *Backend) Answer(with func(Webhook) (status int, body string)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.answer = with
+	b.answer, b.write = with, nil
+}
+
+// AnswerAsStream has webhooks answered by a stream of server-sent events from now on,
+// each Write of which is passed on at once.
+func (b *Backend) AnswerAsStream(write func(w io.Writer, hook Webhook)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.write = write
 }
 
 func (b *Backend) serve(w http.ResponseWriter, r *http.Request) {
@@ -152,12 +162,25 @@ func (b *Backend) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	b.mu.Lock()
 	b.received = append(b.received, hook)
-	answer := b.answer
+	answer, write := b.answer, b.write
 	close(b.wake)
 	b.wake = make(chan struct{})
 	b.mu.Unlock()
+	if write != nil {
+		w.Header().Set("Content-Type", "text/event-stream")
+		write(atOnce{w}, hook)
+		return
+	}
 	status, text := answer(hook)
 	answerJSON(w, status, []byte(text))
+}
+
+// atOnce keeps nothing back.
+type atOnce struct{ http.ResponseWriter }
+
+func (w atOnce) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	return n, errors.Join(err, http.NewResponseController(w.ResponseWriter).Flush())
 }
 
 // Received are all webhooks so far, repeats too.

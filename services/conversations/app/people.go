@@ -193,8 +193,7 @@ func (a *App) DeclineHandoff(ctx context.Context, scope tenancy.Scope, id, reaso
 			}
 			text = s.say(nobodyJoined, c)
 		}
-		_, err = u.happen(ctx, c, conversation.NobodyJoined(notice(text)), effects{})
-		return err
+		return u.nobodyJoins(ctx, c, text)
 	})
 	return out, err
 }
@@ -233,36 +232,25 @@ func (a *App) HandBack(ctx context.Context, scope tenancy.Scope, id, person, not
 				return err
 			}
 		}
-		open, turn, err := u.openMessage(ctx, c)
+		_, turn, err := u.openMessage(ctx, c)
 		if err != nil {
 			return err
 		}
 		c.Assignee = ""
 		due := u.now.Add(deadlineOf(co))
-		if _, err := u.happen(ctx, c, conversation.PersonLeaves(turn), effects{due: due}); err != nil || !turn {
-			return err
-		}
-		round, err := u.NextRound(ctx, c.ID, open.Sequence)
+		missed, err := u.missed(ctx, c, turn)
 		if err != nil {
 			return err
 		}
-		d := store.Delivery{
-			ID: ids.New(ids.Delivery), ConversationID: c.ID, Sequence: open.Sequence, Round: round, ExpectsReply: true, ReplyBy: due,
-			Moment: c.Moment, Context: c.Context, Traceparent: traceparent(ctx), CreatedAt: u.now,
-		}
-		d.Moment.Status, d.Moment.Responder, d.Moment.Note = c.Status, c.Responder, note
-		behind, err := u.HasPending(ctx, c.ID)
-		if err != nil {
+		if _, err := u.happen(ctx, c, conversation.PersonLeaves(turn), effects{due: due}); err != nil {
 			return err
 		}
-		var lease store.Lease
-		if m, ok := open.Payload.(conversation.MessagePayload); ok && free && !behind {
-			lease = slot.Lease(u.now)
-			claim = &store.Claim{
-				Scope: scope, Delivery: d, Message: m, ClientID: c.ClientID, AgentName: c.AgentName, UserID: c.UserID, ParentID: c.ParentID,
-			}
+		var first Slot
+		if free {
+			first = slot
 		}
-		return u.Enqueue(ctx, d, behind, lease)
+		claim, err = u.giveBack(ctx, c, missed, returning{slot: first, note: note, turn: turn, due: due})
+		return err
 	})
 	switch {
 	case err == nil && claim != nil:

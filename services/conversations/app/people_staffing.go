@@ -83,11 +83,10 @@ func (u *unit) expirePerson(ctx context.Context, c *store.Conversation) error {
 	if err != nil {
 		return err
 	}
-	in := conversation.NobodyJoined(notice(s.say(nobodyJoined, c)))
-	if c.Responder == conversation.ResponderHuman {
-		in = conversation.DeadlinePassed(notice(s.say(noAnswer, c)), false)
+	if c.Responder != conversation.ResponderHuman {
+		return u.nobodyJoins(ctx, c, s.say(nobodyJoined, c))
 	}
-	_, err = u.happen(ctx, c, in, effects{person: c.Person})
+	_, err = u.happen(ctx, c, conversation.DeadlinePassed(notice(s.say(noAnswer, c)), false), effects{person: c.Person})
 	return err
 }
 
@@ -150,8 +149,7 @@ func (a *App) endWaits(ctx context.Context, scope tenancy.Scope) error {
 			if err != nil {
 				return err
 			}
-			_, err = u.happen(ctx, c, conversation.NobodyJoined(notice(s.say(nobody, c))), effects{})
-			return err
+			return u.nobodyJoins(ctx, c, s.say(nobody, c))
 		})
 	})
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/poppyfield/poppyfield/ent"
 	entdelivery "github.com/poppyfield/poppyfield/ent/delivery"
+	entevent "github.com/poppyfield/poppyfield/ent/event"
+	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 )
 
 const handedOffReason = "handed over to a person"
@@ -51,4 +53,39 @@ func (t Tx) NextRound(ctx context.Context, conversationID string, sequence int64
 		return 0, err
 	}
 	return row.Round + 1, nil
+}
+
+// Missed returns the newest messages of the agent that the backend has not got and won't
+// get, oldest first: no delivery was made of them, or it was handed over to a person.
+func (t Tx) Missed(ctx context.Context, c *Conversation, limit int) ([]Event, error) {
+	rows, err := t.tx.Event.Query().Where(
+		entevent.ConversationID(c.ID), entevent.SequenceGT(c.LastSequence-missedReach), entevent.SequenceGTE(c.OldestSequence),
+		entevent.OwnerNotNil(), entevent.PayloadNotNil(), unheard,
+	).Order(entevent.BySequence(sql.OrderDesc())).Limit(limit).All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Event, len(rows))
+	for i, row := range rows {
+		p, err := conversation.DecodePayload(conversation.EventType(row.Type), row.Payload)
+		if err != nil {
+			return nil, damage(err)
+		}
+		out[len(rows)-1-i] = Event{Sequence: row.Sequence, CreatedAt: row.CreatedAt.UTC(), Payload: p}
+	}
+	return out, nil
+}
+
+// missedReach is how many events back missed messages are looked for.
+const missedReach = 500
+
+// unheard leaves out events that a delivery brought, or will bring, to the backend.
+func unheard(s *sql.Selector) {
+	d := sql.Table(entdelivery.Table).As("heard")
+	s.Where(sql.NotExists(sql.Select(d.C(entdelivery.FieldID)).From(d).Where(sql.And(
+		sql.ColumnsEQ(d.C(entdelivery.FieldCompanyID), s.C(entevent.FieldCompanyID)),
+		sql.ColumnsEQ(d.C(entdelivery.FieldConversationID), s.C(entevent.FieldConversationID)),
+		sql.ColumnsEQ(d.C(entdelivery.FieldSequence), s.C(entevent.FieldSequence)),
+		sql.Not(sql.And(sql.EQ(d.C(entdelivery.FieldState), string(Expired)), sql.EQ(d.C(entdelivery.FieldLastReason), handedOffReason))),
+	))))
 }
