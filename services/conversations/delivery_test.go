@@ -273,10 +273,11 @@ func TestDelivery_SecondAnswerOfARedeliveredWebhookIsDropped(t *testing.T) {
 			}
 			return says("from the second"), nil
 		})
+		start(t, in.replica(t, dispatch.Config{}))
 		u := in.user("usr_1")
 		id := u.posted(t, "msg_1", "hello")
 		in.backend.await(t, 1)
-		in.orphan(t, id) // as if this process had been away for longer than its lease
+		in.orphan(t, id) // as if the process had been away for longer than its lease: the other one goes on
 		eventually(t, func() bool { return in.delivered(t, id) }, "the second attempt is done")
 		close(first)
 		eventually(t, func() bool { return in.service.InFlight() == 0 }, "the first attempt is over")

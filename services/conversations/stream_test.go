@@ -37,7 +37,7 @@ func TestSS01_OnlyRecordedEventsHaveIDs(t *testing.T) {
 			raw = append(raw, e.data)
 		}
 		require.Contains(t, got.Raw, `"events":[`+strings.Join(raw, ",")+`]`, "the same bytes as in a read")
-		in.bells(t).Delta(t.Context(), in.company.Scope, got.ConversationID, "msg_new", "I can ")
+		in.bells(t).Delta(t.Context(), in.company.Scope, got.ConversationID, "msg_new", 1, "I can ")
 		piece, _ := s.next(t)
 		require.Equal(t, "text-delta", piece.name)
 		require.Empty(t, piece.id)
@@ -164,7 +164,7 @@ func TestCV08_PiecesAreWholeOrNotAtAll(t *testing.T) {
 		u := in.user("usr_" + tr.name)
 		got := u.start(t, "msg_1", "hello")
 		bells := in.bells(t)
-		say := func(id, text string) { bells.Delta(t.Context(), in.company.Scope, got.ConversationID, id, text) }
+		say := func(id, text string) { bells.Delta(t.Context(), in.company.Scope, got.ConversationID, id, 1, text) }
 		polled := make(chan answer, 1)
 		go func() {
 			if a, err := u.try(t.Context(), http.MethodGet, endpoint+"/"+got.ConversationID+"/events?wait=30&cursor="+got.Cursor, ""); err == nil {
@@ -306,7 +306,7 @@ func TestStream_ResumedUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 }
 
 func TestLP01_ReadersThatGoLeaveNothing(t *testing.T) {
-	overEach(t, web.Streams{}, func(t *testing.T, in *installation, tr transport) {
+	overEach(t, web.Streams{Readers: many}, func(t *testing.T, in *installation, tr transport) {
 		n := 2_000
 		if tr.name == "h2" {
 			n = 200 // they share a few connections
@@ -356,8 +356,11 @@ func TestLP01_ReadersThatGoLeaveNothing(t *testing.T) {
 	})
 }
 
+// many lets one Session have many readers.
+var many = web.Readers{PerConversation: 10_000, PerSession: 10_000}
+
 func TestLP02_DrainEndsPollsAndStreams(t *testing.T) {
-	overEach(t, web.Streams{}, func(t *testing.T, in *installation, tr transport) {
+	overEach(t, web.Streams{Readers: many}, func(t *testing.T, in *installation, tr transport) {
 		const polls, streams = 200, 50
 		u := in.user("usr_" + tr.name)
 		got := u.start(t, "msg_1", "hello")

@@ -60,7 +60,7 @@ func TestConversations_OfOthersAreNotThere(t *testing.T) {
 		unknown := s.read(t, "cnv_01h00000000000000000000000", "").is(t, http.StatusNotFound, "conversation_not_found")
 		require.Equal(t, `{"error":"conversation_not_found"}`, string(unknown.raw))
 		for name, who := range strangers {
-			for _, got := range []answer{who.read(t, id, ""), who.post(t, messagesPath(id), text("Hi")), who.post(t, closePath(id), "{}"), who.read(t, id, "cursor=x&wait=1")} {
+			for _, got := range []answer{who.read(t, id, ""), who.post(t, messagesPath(id), text("Hi")), who.post(t, closePath(id), "{}"), who.post(t, handoffPath(id), "{}"), who.directBelow(t, id, "Hi"), who.read(t, id, "cursor=x&wait=1")} {
 				require.Equal(t, http.StatusNotFound, got.status, name)
 				require.Equal(t, unknown.raw, got.raw, name)
 			}
@@ -71,7 +71,7 @@ func TestConversations_OfOthersAreNotThere(t *testing.T) {
 			}
 		}
 		require.Len(t, s.events(t, id), 4)
-		for _, path := range []string{"/handoff", "/nothing", "", "/events/", "/messages/x"} {
+		for _, path := range []string{"/handoff/x", "/nothing", "", "/events/", "/messages/x"} {
 			s.post(t, conversationsPath+"/"+id+path, "{}").is(t, http.StatusNotFound, "not_found")
 		}
 		got := s.do(t, http.MethodPut, messagesPath(id), text("Hi")).is(t, http.StatusMethodNotAllowed, "method_not_allowed")

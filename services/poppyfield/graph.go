@@ -94,10 +94,12 @@ type graph struct {
 	server  *rpc.Server
 	conns   []*grpc.ClientConn
 	modules []module.Module
-	routes  []publicweb.Route
-	admin   *admin.Service
-	public  *directory.Client
-	events  *outbox.Recorder
+	// drains are called when the process is about to go, before anything stops.
+	drains []func()
+	routes []publicweb.Route
+	admin  *admin.Service
+	public *directory.Client
+	events *outbox.Recorder
 }
 
 func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
@@ -302,7 +304,9 @@ func (g *graph) addConversations(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := conversations.New(g.parts.conversations, conversations.Deps{
+	cfg := g.parts.conversations
+	cfg.Streams.Readers.Most = cmp.Or(cfg.Streams.Readers.Most, g.cfg.MaxReaders)
+	s, err := conversations.New(cfg, conversations.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Directory: dir, Events: events,
 		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Deliveries: relayv1.NewDeliveryServiceClient(toRelay),
 		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
@@ -312,6 +316,7 @@ func (g *graph) addConversations(context.Context) error {
 	}
 	s.Register(g.server)
 	g.routes = append(g.routes, s.Routes()...)
+	g.drains = append(g.drains, s.BeginDrain)
 	g.modules = append(g.modules, module.Module{Name: conversationsName, Start: s.Start, Ready: s.Ready, Stop: s.Stop})
 	return nil
 }

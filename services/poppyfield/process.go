@@ -134,6 +134,9 @@ func newProcess(ctx context.Context, cfg Config, o processOptions) (_ *process, 
 	}, p.graph.modules...)
 	p.group = module.NewGroup(p.tel.Logger(), modules...)
 	p.drainer.OnBegin(p.group.BeginDrain)
+	for _, drain := range p.graph.drains {
+		p.drainer.OnBegin(drain)
+	}
 	return p, nil
 }
 

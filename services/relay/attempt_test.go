@@ -92,17 +92,16 @@ func TestBreaker_WhatIsReachedAndRefusesIsNotDead(t *testing.T) {
 		r.fails(t, 6, status)
 	}
 	require.Equal(t, "closed", r.backend(t).GetHealth().GetBreaker())
+	r.site.with(200, `{"messages":"nonsense"}`, "Content-Type", "application/json")
+	for range 6 {
+		require.Equal(t, "answer breaks the contract", r.deliver(t, "dlv_1", `{}`).GetReason())
+	}
+	require.Equal(t, "closed", r.backend(t).GetHealth().GetBreaker(), "a fault of one conversation")
 	for _, status := range []int{408, 429, 500, 502, 503} {
 		r.enable(t)
 		r.fails(t, 5, status)
 		require.Equal(t, "open", r.backend(t).GetHealth().GetBreaker(), status)
 	}
-	r.enable(t)
-	r.site.with(200, `{"messages":"nonsense"}`, "Content-Type", "application/json")
-	for range 5 {
-		require.Equal(t, "answer breaks the contract", r.deliver(t, "dlv_1", `{}`).GetReason())
-	}
-	require.Equal(t, "open", r.backend(t).GetHealth().GetBreaker())
 	r.update(t, &adminv1.Backend{Url: "https://new.example/hook"})
 	require.Equal(t, answered, r.deliver(t, "dlv_1", `{}`).GetOutcome(), "another address starts afresh")
 }

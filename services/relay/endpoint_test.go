@@ -370,3 +370,25 @@ func (r *rig) backendID(t testing.TB) string {
 	require.NoError(t, err)
 	return b.ID
 }
+
+func TestUpdateWebhookEndpoint_SecretsStayWithTheirServer(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		cert, key := pair(t, "client")
+		e, _ := r.listener(t, &adminv1.WebhookEndpoint{Policy: &adminv1.DeliveryPolicy{Headers: map[string]string{"X-Team": "blue-secret"}, ClientCertificate: cert, ClientKey: key}})
+		move := func(url string) *adminv1.WebhookEndpoint {
+			t.Helper()
+			got, err := r.endpoints.UpdateWebhookEndpoint(r.ctx(t), &adminv1.UpdateWebhookEndpointRequest{Endpoint: &adminv1.WebhookEndpoint{Name: e.GetName(), Url: url}})
+			require.NoError(t, err)
+			return got
+		}
+		got := move("https://backend.example/other")
+		require.Len(t, got.GetPolicy().GetHeaders(), 1)
+		require.NotEmpty(t, got.GetPolicy().GetClientCertificate())
+		got = move("https://new.example/hook")
+		require.Empty(t, got.GetPolicy().GetHeaders())
+		require.Empty(t, got.GetPolicy().GetClientCertificate())
+		r.tell(t, e.GetName())
+		require.Empty(t, r.new.last(t).header.Get("X-Team"))
+		require.Empty(t, r.new.last(t).shown)
+	})
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
+	"github.com/poppyfield/poppyfield/services/relay/app"
 )
 
 const hidden = "•••"
@@ -67,6 +68,7 @@ func TestUpdateBackend_Kinds(t *testing.T) {
 		require.Equal(t, adminv1.BackendState_BACKEND_STATE_ENABLED, b.GetState())
 		route := r.route(t)
 		require.EqualValues(t, 7, route.GetHistory())
+		require.False(t, route.GetOff() || route.GetDropLate())
 		require.False(t, route.GetStream())
 
 		// Everything sent back as it was read changes nothing, the key included.
@@ -85,7 +87,19 @@ func TestUpdateBackend_Kinds(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, b.GetUrl())
 		require.Equal(t, adminv1.BackendState_BACKEND_STATE_ENABLED, b.GetState())
-		require.True(t, r.route(t).GetStream())
+		route = r.route(t)
+		require.True(t, route.GetStream())
+		require.False(t, route.GetOff())
+		require.False(t, route.GetDropLate())
+		_, err = r.change(t, &adminv1.Backend{}, "deliver_late")
+		require.NoError(t, err)
+		require.True(t, r.route(t).GetDropLate())
+		_, err = r.store().UpdateEndpoint(r.ctx(t), r.scope, app.Backend, func(e *app.Endpoint) error { e.Enabled = false; return nil })
+		require.NoError(t, err)
+		require.True(t, r.route(t).GetOff())
+		_, err = r.change(t, &adminv1.Backend{DeliverLate: true}, "deliver_late")
+		require.NoError(t, err)
+		r.enable(t)
 		got := r.deliver(t, "dlv_1", `{}`)
 		require.Equal(t, held, got.GetOutcome())
 		require.Positive(t, got.GetRetryAfter().AsDuration())
@@ -306,6 +320,70 @@ func TestPolicy_ClientCertificate(t *testing.T) {
 	r.deliver(t, "dlv_4", `{}`)
 	require.Empty(t, r.site.last(t).shown)
 	requireNowhere(t, r, "PRIVATE KEY")
+}
+
+// Who may change the URL may not read the secrets: they don't follow it to another server.
+func TestUpdateBackend_SecretsStayWithTheirServer(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		cert, key := pair(t, "client")
+		fill := func() {
+			t.Helper()
+			_, err := r.change(t, &adminv1.Backend{Kind: adminv1.BackendKind_BACKEND_KIND_OPENAI_CHAT, Url: "https://backend.example/chat", ApiKey: "sk-secret", Policy: &adminv1.DeliveryPolicy{
+				Headers: map[string]string{"X-Team": "blue-secret"}, ClientCertificate: cert, ClientKey: key, Rate: 1000,
+			}}, "kind", "url", "api_key", "policy")
+			require.NoError(t, err)
+		}
+		move := func(url string) *adminv1.Backend {
+			t.Helper()
+			b, err := r.change(t, &adminv1.Backend{Url: url}, "url")
+			require.NoError(t, err)
+			return b
+		}
+		for _, url := range []string{"https://backend.example/elsewhere?a=b", "https://backend.example:443/x", "https://BACKEND.example/"} {
+			fill()
+			b := move(url)
+			require.True(t, b.GetHasApiKey(), url)
+			require.Len(t, b.GetPolicy().GetHeaders(), 1, url)
+			require.NotEmpty(t, b.GetPolicy().GetClientCertificate(), url)
+		}
+		for _, url := range []string{"https://new.example/chat", "https://backend.example:8443/chat", "https://backend.example.new.example/chat"} {
+			fill()
+			b := move(url)
+			require.False(t, b.GetHasApiKey(), url)
+			require.Empty(t, b.GetPolicy().GetHeaders(), url)
+			require.Empty(t, b.GetPolicy().GetClientCertificate(), url)
+			require.InDelta(t, 1000, b.GetPolicy().GetRate(), 0, "no secret")
+		}
+		fill()
+		move("https://new.example/chat")
+		r.attempt(t, &relayv1.DeliverRequest{DeliveryId: "dlv_1", Body: []byte(`{"data":{"message":{"text":"Hi."}}}`)})
+		got := r.new.last(t)
+		require.Empty(t, got.header.Get("Authorization"))
+		require.Empty(t, got.header.Get("X-Team"))
+		require.Empty(t, got.shown)
+
+		// By way of no URL at all it is the same.
+		fill()
+		_, err := r.change(t, &adminv1.Backend{Kind: adminv1.BackendKind_BACKEND_KIND_STREAM}, "kind")
+		require.NoError(t, err)
+		b, err := r.change(t, &adminv1.Backend{Kind: adminv1.BackendKind_BACKEND_KIND_WEBHOOK, Url: "https://new.example/hook"}, "kind", "url")
+		require.NoError(t, err)
+		require.Empty(t, b.GetPolicy().GetHeaders())
+
+		// What is given in the same call is for the new one; what should stay can't.
+		fill()
+		b, err = r.change(t, &adminv1.Backend{Url: "https://new.example/chat", ApiKey: "sk-new", Policy: &adminv1.DeliveryPolicy{
+			Headers: map[string]string{"X-Team": "red"}, ClientCertificate: cert, ClientKey: key,
+		}}, "url", "api_key", "policy")
+		require.NoError(t, err)
+		require.True(t, b.GetHasApiKey())
+		require.Len(t, b.GetPolicy().GetHeaders(), 1)
+		require.NotEmpty(t, b.GetPolicy().GetClientCertificate())
+		_, err = r.change(t, &adminv1.Backend{Url: "https://backend.example/chat", Policy: &adminv1.DeliveryPolicy{Headers: map[string]string{"X-Team": hidden}}}, "url", "policy.headers")
+		requireReason(t, err, problem.InvalidRequest, `backend.policy.headers["X-Team"]`)
+		_, err = r.change(t, &adminv1.Backend{Url: "https://backend.example/chat", Policy: &adminv1.DeliveryPolicy{ClientCertificate: cert}}, "url", "policy.client_certificate")
+		requireReason(t, err, problem.InvalidRequest, "backend.policy.client_key")
+	})
 }
 
 // requireNowhere checks that secrets are in nothing that relay tells or answers.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,6 +86,49 @@ func TestDeliver_AStreamThatBreaksOffIsTriedAgain(t *testing.T) {
 	r.site.streams(nil, firstPiece, secondPiece, theEnd)
 	_, got := r.frames(t, &relayv1.DeliverRequest{DeliveryId: "dlv_1", Body: []byte(`{}`)})
 	require.Equal(t, answered, got.GetOutcome(), got.GetReason())
+}
+
+// One conversation's spoilt answers don't hold the others back, though they count for the health.
+func TestDeliver_SpoiltAnswersLeaveTheBreakerClosed(t *testing.T) {
+	r := newRig(t)
+	r.point(t)
+	for range 8 {
+		r.site.streams(func() { panic(http.ErrAbortHandler) }, firstPiece)
+		require.Equal(t, retry, r.deliver(t, "dlv_1", `{}`).GetOutcome())
+		r.site.with(http.StatusOK, `{"messages":"none"}`, "Content-Type", "application/json")
+		require.Equal(t, retry, r.deliver(t, "dlv_2", `{}`).GetOutcome())
+	}
+	h := r.backend(t).GetHealth()
+	require.Equal(t, "closed", h.GetBreaker())
+	require.EqualValues(t, 16, h.GetFailuresInSeries())
+	require.Zero(t, h.GetSuccessRate())
+	r.site.streams(nil, firstPiece, theEnd)
+	require.Equal(t, answered, r.deliver(t, "dlv_3", `{}`).GetOutcome())
+}
+
+func TestDeliver_ALongAnswerToATrialHoldsNobodyBack(t *testing.T) {
+	r := newRig(t)
+	r.point(t)
+	r.site.with(http.StatusInternalServerError, "")
+	for range 5 {
+		require.Equal(t, retry, r.deliver(t, "dlv_1", `{}`).GetOutcome())
+	}
+	require.Equal(t, held, r.deliver(t, "dlv_1", `{}`).GetOutcome())
+	r.clock.Advance(10 * time.Second)
+	more := make(chan struct{})
+	r.site.streams(func() { <-more }, firstPiece)
+	stream, err := r.deliveries.Deliver(r.ctx(t), &relayv1.DeliverRequest{DeliveryId: "dlv_1", Body: []byte(`{}`)})
+	require.NoError(t, err)
+	frame, err := stream.Recv()
+	require.NoError(t, err)
+	require.Equal(t, "It is ", frame.GetTextDelta())
+	r.site.streams(nil, firstPiece, theEnd)
+	require.Equal(t, answered, r.deliver(t, "dlv_2", `{}`).GetOutcome(), "while the trial's answer still comes")
+	close(more)
+	frame, err = stream.Recv()
+	require.NoError(t, err)
+	require.Equal(t, retry, frame.GetOutcome(), "it ended too soon")
+	require.Equal(t, "closed", r.backend(t).GetHealth().GetBreaker())
 }
 
 func TestDeliver_ManySmallPiecesMakeFewFrames(t *testing.T) {

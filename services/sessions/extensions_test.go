@@ -68,3 +68,15 @@ func TestVerify_SaysWhenTheTokenExpires(t *testing.T) {
 		require.WithinDuration(t, want, r.seesAs(t, opened.GetAccessToken()).GetExpireTime().AsTime(), time.Millisecond)
 	})
 }
+
+func TestVerify_SaysWhenTheGrantExpiresBeforeTheToken(t *testing.T) {
+	eachOffering(t, func(t *testing.T, r *rig) {
+		in := r.signIn(t, nil)
+		// A token from shortly before the Grant's end would outlive it.
+		grant := r.connections(t)[0].GetExpireTime().AsTime()
+		r.Clock.Advance(grant.Sub(r.Clock.Now()) - time.Minute)
+		again, err := r.exchange(t, in.GetSessionId(), byAccountToken(in.GetRefreshToken(), ""))
+		require.NoError(t, err)
+		require.WithinDuration(t, grant, r.seesAs(t, again.GetAccessToken()).GetExpireTime().AsTime(), time.Millisecond)
+	})
+}

@@ -62,6 +62,8 @@ type InstallationOptions struct {
 	LogLevel  string
 	// DrainDelay is drain_delay, such as "2s".
 	DrainDelay string
+	// MaxReaders is max_readers.
+	MaxReaders int
 	// StockProxy leaves nginx as Debian configures it, but for where it listens and
 	// where it passes requests on to. It is for one process.
 	StockProxy bool
@@ -189,7 +191,7 @@ func (i *Installation) base(t testing.TB, o *Outside, opt InstallationOptions, c
 		"keys_file":     i.write(t, "keys", "1:"+randomText()),
 		"internal":      internal,
 		"hosted_domain": HostedDomain, "trusted_proxies": []string{"127.0.0.0/8"}, "trust_ca": []string{certificate.CA, o.CAFile},
-		"log_level": opt.LogLevel, "otlp_endpoint": opt.Collector, "drain_delay": cmp.Or(opt.DrainDelay, "0s"),
+		"log_level": opt.LogLevel, "otlp_endpoint": opt.Collector, "drain_delay": cmp.Or(opt.DrainDelay, "0s"), "max_readers": opt.MaxReaders,
 	}
 }
 

@@ -22,7 +22,8 @@ type Bus struct {
 	log      *slog.Logger
 	ctx      context.Context // the root of what handlers get: values of Connect's caller without its end
 
-	queue chan *nats.Msg
+	queue chan *nats.Msg // doorbells
+	lossy chan *nats.Msg // what goes behind them
 	stop  chan struct{}
 	done  sync.WaitGroup
 
@@ -44,6 +45,7 @@ type Stats struct {
 
 const (
 	queueSize     = 8192
+	lossySize     = 512
 	writeDeadline = 5 * time.Second
 	pingInterval  = 10 * time.Second
 )
@@ -60,6 +62,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 		log:         cfg.Log,
 		ctx:         context.WithoutCancel(ctx),
 		queue:       make(chan *nats.Msg, queueSize),
+		lossy:       make(chan *nats.Msg, lossySize),
 		stop:        make(chan struct{}),
 		topics:      map[string]*topic{},
 		reconnected: map[*func()]struct{}{},
@@ -130,7 +133,7 @@ func (b *Bus) options(cfg Config) []nats.Option {
 				subject = sub.Subject
 			}
 			b.log.ErrorContext(b.ctx, "nats error", "subject", subject, "error", err)
-			if errors.Is(err, nats.ErrSlowConsumer) { // doorbells were lost, as in a reconnect
+			if errors.Is(err, nats.ErrSlowConsumer) && subject != AllDeltas { // doorbells were lost, as in a reconnect
 				b.afterReconnect()
 			}
 		}),

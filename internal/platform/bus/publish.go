@@ -12,23 +12,44 @@ import (
 // sent now is dropped and counted, since a sweep or the listener's own time-out
 // finds the change anyway. data should say no more than where to look.
 func (b *Bus) Publish(ctx context.Context, subject string, data []byte) {
-	if err := checkSubject(subject, false); err != nil {
-		b.dropped.Add(1)
-		b.log.ErrorContext(ctx, "refusing to publish", "error", err)
+	msg := b.message(ctx, subject, data)
+	if msg == nil {
 		return
 	}
-	if !b.conn.IsConnected() {
-		b.dropped.Add(1)
-		return
-	}
-	msg := &nats.Msg{Subject: subject, Data: data}
 	carrier := propagation.HeaderCarrier{}
 	otel.GetTextMapPropagator().Inject(ctx, carrier)
 	if len(carrier) > 0 {
 		msg.Header = nats.Header(carrier)
 	}
+	b.enqueue(b.queue, msg)
+}
+
+// PublishLossy is Publish for what is shown or lost, such as the pieces of a message
+// that is being written. It has little room of its own and goes behind all
+// doorbells, so that however much comes, it displaces none. It carries no trace.
+func (b *Bus) PublishLossy(ctx context.Context, subject string, data []byte) {
+	if msg := b.message(ctx, subject, data); msg != nil {
+		b.enqueue(b.lossy, msg)
+	}
+}
+
+// message makes what is to be sent; nil for what can't be sent now.
+func (b *Bus) message(ctx context.Context, subject string, data []byte) *nats.Msg {
+	if err := checkSubject(subject, false); err != nil {
+		b.dropped.Add(1)
+		b.log.ErrorContext(ctx, "refusing to publish", "error", err)
+		return nil
+	}
+	if !b.conn.IsConnected() {
+		b.dropped.Add(1)
+		return nil
+	}
+	return &nats.Msg{Subject: subject, Data: data}
+}
+
+func (b *Bus) enqueue(queue chan<- *nats.Msg, msg *nats.Msg) {
 	select {
-	case b.queue <- msg:
+	case queue <- msg:
 	default:
 		b.dropped.Add(1)
 	}
@@ -39,8 +60,16 @@ func (b *Bus) Publish(ctx context.Context, subject string, data []byte) {
 func (b *Bus) send() {
 	defer b.done.Done()
 	for {
+		select { // doorbells first
+		case msg := <-b.queue:
+			b.sendOne(msg)
+			continue
+		default:
+		}
 		select {
 		case msg := <-b.queue:
+			b.sendOne(msg)
+		case msg := <-b.lossy:
 			b.sendOne(msg)
 		case <-b.stop:
 			for {

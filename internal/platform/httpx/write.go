@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 // Headers that only this package writes by their names.
@@ -16,7 +18,7 @@ const (
 )
 
 // WriteJSON writes v, which must be JSON already. Without a Cache-Control of the
-// handler's own nobody may store the answer.
+// handler's own nobody may store the answer. A client that takes it too slowly is cut.
 func WriteJSON(w http.ResponseWriter, status int, v []byte) {
 	writeBody(w, status, "application/json", v)
 }
@@ -29,9 +31,22 @@ func writeBody(w http.ResponseWriter, status int, contentType string, v []byte) 
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
 	}
+	control := http.NewResponseController(w)
+	deadline := func() { _ = control.SetWriteDeadline(clock.System().Add(stallTimeout)) } // recorders have none
+	deadline()
 	w.WriteHeader(status)
-	// The client has gone if this fails; there is nobody left to tell.
-	_, _ = w.Write(v)
+	for len(v) > 0 {
+		n := min(len(v), stallBytes)
+		deadline()
+		if _, err := w.Write(v[:n]); err != nil {
+			return // the client has gone, or stalls: there is nobody left to tell
+		}
+		v = v[n:]
+	}
+	// What is still in a buffer has to be out before the deadline goes: it isn't the next answer's.
+	if control.Flush() == nil {
+		_ = control.SetWriteDeadline(time.Time{})
+	}
 }
 
 // WriteNotFound writes the one answer for everything that is not there or not the

@@ -17,6 +17,8 @@ const (
 	lateNotice = "The company's agent did not answer in time. If its answer still comes, it will be added to this conversation."
 
 	sweepBatch = 200
+	// maxFailed is how many failures end a sweep: then it isn't single rows that are at fault.
+	maxFailed = 100
 )
 
 // Notice is the company message that tells the agent that no answer came.
@@ -35,24 +37,32 @@ func firstDue(turns []store.Live) time.Time {
 	return first
 }
 
-// ExpireAnswers tells the agents whose answer is overdue. A conversation whose row is
-// damaged is an error in the end, but doesn't keep the others from being told.
+// ExpireAnswers tells the agents whose answer is overdue. A conversation of which that
+// fails is an error in the end, and the next call's to try again, but doesn't keep the
+// others from being told, of whatever Company they are.
 func (a *App) ExpireAnswers(ctx context.Context) error {
+	failed := map[string]struct{}{}
+	var errs []error
 	for {
-		due, err := a.store.DueAnswers(ctx, a.now(), sweepBatch)
+		limit := sweepBatch + len(failed) // those are found again
+		due, err := a.store.DueAnswers(ctx, a.now(), limit)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, err)...)
 		}
-		var damaged []error
 		for _, d := range due {
-			if err := a.expire(ctx, d.Scope, d.ID); store.IsDamage(err) {
-				damaged = append(damaged, fmt.Errorf("%s: %w", d.ID, err))
-			} else if err != nil {
-				return err
+			if _, known := failed[d.ID]; known {
+				continue
+			}
+			if err := a.expire(ctx, d.Scope, d.ID); err != nil {
+				failed[d.ID] = struct{}{}
+				errs = append(errs, fmt.Errorf("%s: %w", d.ID, err))
+			}
+			if ctx.Err() != nil || len(failed) == maxFailed {
+				return errors.Join(errs...)
 			}
 		}
-		if len(due) < sweepBatch || len(damaged) > 0 {
-			return errors.Join(damaged...)
+		if len(due) < limit {
+			return errors.Join(errs...)
 		}
 	}
 }

@@ -39,6 +39,9 @@ func (a *App) ReadReply(ctx context.Context, caller Caller, accepted Accepted, q
 func (a *App) hold(ctx context.Context, caller Caller, from Accepted, q conversation.ReadQuery, drain <-chan struct{}, enough func(page) bool) (conversation.ReadResponse, error) {
 	id, seen, waiter := from.ConversationID, from.seen, from.waiter
 	if q.Wait <= 0 {
+		if waiter != nil {
+			waiter.Close()
+		}
 		p, err := a.page(ctx, caller, id, q.Cursor, seen)
 		return p.response(q.Cursor), err
 	}
@@ -67,7 +70,13 @@ func (a *App) hold(ctx context.Context, caller Caller, from Accepted, q conversa
 				seen, news = p.and(more), true
 			case <-waiter.Rung:
 				// The ring of an event that was read already, such as the caller's own message, is none.
-				news = waiter.News(p.conversation.LastSequence)
+				if news = waiter.News(p.conversation.LastSequence); news {
+					select {
+					case more := <-from.told: // what this process did itself is told before it is rung for
+						seen = p.and(more)
+					default:
+					}
+				}
 			case <-timer.C:
 				news, last = true, true // a ring may have been lost
 			case <-ended:

@@ -89,6 +89,11 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		if got.Ending == Rejected {
 			untaken = got.Kept.Reason
 		}
+		u.committed = func() {
+			if len(events) > 0 && claim.Tell != nil {
+				claim.Tell(head, events)
+			}
+		}
 		tx := u.Tx
 		c, parent, err := u.lockToSettle(ctx, claim, got)
 		if err != nil {
@@ -146,9 +151,6 @@ func (a *App) Settle(ctx context.Context, claim store.Claim, owner string, got A
 		a.meter.Answered(ctx, took)
 	case got.Ending == Exhausted:
 		a.meter.Missed(ctx, 1)
-	}
-	if len(events) > 0 && claim.Tell != nil {
-		claim.Tell(head, events)
 	}
 	return following, nil
 }

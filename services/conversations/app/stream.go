@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
@@ -22,6 +23,8 @@ const (
 	maxWritten = 16
 	// maxComplete is how many complete messages are remembered because of pieces that come late.
 	maxComplete = 16
+	// maxReads is how many followers of a process read at once: a ring may wake thousands.
+	maxReads = 64
 )
 
 // Follower reads a conversation on for a reader who waits for more: a long poll or a
@@ -38,6 +41,7 @@ type Follower struct {
 	head    head
 	events  doorbell.Waiter
 	session doorbell.Waiter
+	company doorbell.Waiter
 	ended   bool
 	wake    func()
 	typed   typed
@@ -52,7 +56,8 @@ type head struct {
 
 // Follow begins to listen; what is read from then on misses nothing. wake is called
 // whenever there may be something to do, by anybody, and must return at once. With
-// pieces the follower also shows messages while they are being written.
+// pieces the follower also shows messages while they are being written, and ends when
+// its Company changes, as it may go on for long.
 func (a *App) Follow(caller Caller, id string, q conversation.ReadQuery, pieces bool, wake func()) (*Follower, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -69,6 +74,9 @@ func (a *App) Follow(caller Caller, id string, q conversation.ReadQuery, pieces 
 		return nil, conversation.NotFound("poppy-0.1/7.2#16")
 	}
 	a.bells.FollowSession(caller.Scope, f.caller.SessionID, &f.session, wake)
+	if pieces {
+		a.bells.FollowCompany(caller.Scope, &f.company, wake)
+	}
 	return f, nil
 }
 
@@ -76,27 +84,47 @@ func (a *App) Follow(caller Caller, id string, q conversation.ReadQuery, pieces 
 func (f *Follower) Close() {
 	f.events.Close()
 	f.session.Close()
+	f.company.Close()
 }
 
-// News reports whether Next may find something new.
-func (f *Follower) News() bool { return f.hasMore || f.events.News(f.head.newest) }
+// News reports whether Next may find something new. A piece that answers a message
+// which was not read is as good as a ring.
+func (f *Follower) News() bool {
+	return f.hasMore || f.events.News(f.head.newest) || f.typed.after() > f.head.newest
+}
 
-// Ended reports whether the Session ended, or a token of it: the caller's has to be judged again.
+// Ended reports whether the Session ended, or a token of it, or what the Company
+// admits changed: the caller has to be judged again.
 func (f *Follower) Ended() bool {
-	f.ended = f.ended || f.session.News(0)
+	f.ended = f.ended || f.session.News(0) || f.company.News(0)
 	return f.ended
 }
+
+// ConversationID returns what is followed.
+func (f *Follower) ConversationID() string { return f.id }
+
+// Caller returns whose the follower is.
+func (f *Follower) Caller() Caller { return f.caller }
 
 // Next reads the next page. Every one is read as the caller: a conversation may have
 // become another owner's.
 func (f *Follower) Next(ctx context.Context) (conversation.ReadResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
+	select {
+	case f.app.reads <- struct{}{}:
+		defer func() { <-f.app.reads }()
+	case <-ctx.Done():
+		return conversation.ReadResponse{}, problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the service is briefly unavailable").
+			WithRetryAfter(time.Second).WithCause(ctx.Err())
+	}
+	promised := f.typed.after()
 	p, err := f.app.pageFrom(ctx, f.caller, f.id, f.start)
 	if err != nil {
 		return conversation.ReadResponse{}, err
 	}
 	c := p.conversation
+	f.typed.refuse(c.LastSequence, promised) // what was there before the read and answers a message that isn't
 	f.begun, f.hasMore = true, p.hasMore
 	f.head = head{newest: c.LastSequence, status: c.Status, responder: c.Responder}
 	out := p.response(f.cursor)
@@ -128,8 +156,15 @@ func (f *Follower) Latest() conversation.ReadResponse {
 }
 
 // Pieces returns what came of messages that are being written since the last call: of
-// none that Next has returned.
-func (f *Follower) Pieces() []doorbell.Piece { return f.typed.take() }
+// none that Next has returned, none while a person answers, and none of answers to
+// what Next has not read: the conversation may be another owner's since.
+func (f *Follower) Pieces() []doorbell.Piece {
+	if f.head.responder == conversation.ResponderHuman {
+		f.typed.refuse(-1, math.MaxInt64)
+		return nil
+	}
+	return f.typed.take(f.head.newest)
+}
 
 // hear gets a piece from the bells.
 func (f *Follower) hear(p doorbell.Piece) {
@@ -202,10 +237,49 @@ func (t *typed) complete(events []store.Event) {
 	}
 }
 
-func (t *typed) take() []doorbell.Piece {
+// after returns the latest message that pieces answer which were not taken yet.
+func (t *typed) after() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := t.pending
-	t.pending, t.bytes = nil, 0
+	latest := int64(0)
+	for _, p := range t.pending {
+		latest = max(latest, p.After)
+	}
+	return latest
+}
+
+// take returns the pieces of answers to messages up to newest, and keeps the others.
+func (t *typed) take(newest int64) []doorbell.Piece {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out, kept []doorbell.Piece
+	t.bytes = 0
+	for _, p := range t.pending {
+		if p.After <= newest {
+			out = append(out, p)
+			continue
+		}
+		kept, t.bytes = append(kept, p), t.bytes+len(p.Text)
+	}
+	t.pending = kept
 	return out
+}
+
+// refuse drops what was not taken of answers to messages above one sequence number and
+// up to another, and what is still to come of those answers.
+func (t *typed) refuse(above, upTo int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pending = slices.DeleteFunc(t.pending, func(p doorbell.Piece) bool {
+		if p.After <= above || p.After > upTo {
+			return false
+		}
+		t.bytes -= len(p.Text)
+		for i := range t.open {
+			if t.open[i].MessageID == p.MessageID {
+				t.open[i].Number = math.MaxInt
+			}
+		}
+		return true
+	})
 }

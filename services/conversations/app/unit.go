@@ -12,10 +12,11 @@ import (
 // unit is one transaction's work on the conversations of a Company.
 type unit struct {
 	store.Tx
-	app     *App
-	scope   tenancy.Scope
-	now     time.Time
-	changed []*store.Conversation // those with new events, in the order of the first one
+	app       *App
+	scope     tenancy.Scope
+	now       time.Time
+	committed func()                // told of the commit, before anybody is rung for
+	changed   []*store.Conversation // those with new events, in the order of the first one
 }
 
 // write runs work in a transaction and rings for what it changed. work may run again,
@@ -28,6 +29,9 @@ func (a *App) write(ctx context.Context, scope tenancy.Scope, work func(context.
 	})
 	if err != nil {
 		return err
+	}
+	if u.committed != nil {
+		u.committed()
 	}
 	for _, c := range u.changed {
 		a.bells.Ring(ctx, scope, c.ID, c.LastSequence)

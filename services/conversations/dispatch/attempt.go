@@ -11,9 +11,12 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
@@ -30,9 +33,7 @@ const (
 // conversation's next delivery, leased to this process, if there is one.
 func (d *Dispatcher) deliver(c store.Claim) *store.Claim {
 	id := c.Delivery.ID
-	d.mu.Lock()
-	d.inFlight[id] = d.deps.Now()
-	d.mu.Unlock()
+	d.begin(id)
 	defer func() {
 		d.mu.Lock()
 		delete(d.inFlight, id)
@@ -56,6 +57,20 @@ func (d *Dispatcher) deliver(c store.Claim) *store.Claim {
 		d.ring(c.Scope)
 	}
 	return next
+}
+
+// begin notes that a delivery is in flight here.
+func (d *Dispatcher) begin(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inFlight[id] = d.deps.Now()
+}
+
+// shows returns what shows the pieces of the answer to a claim.
+func (d *Dispatcher) shows(ctx context.Context, c store.Claim, messageID string) func(text string) {
+	return upTo(maxPieces, func(text string) {
+		d.deps.Delta(ctx, c.Scope, c.Delivery.ConversationID, messageID, c.Delivery.Sequence, text)
+	})
 }
 
 // result is an attempt, and whom to tell what became of it.
@@ -109,10 +124,11 @@ func (d *Dispatcher) byRelay(ctx context.Context, c store.Claim, r route, body [
 	callCtx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	messageID := ids.New(ids.Message)
-	pieces := 0
+	got, show := 0, d.shows(ctx, c, messageID)
+	begun := d.deps.Now()
 	res, err := d.send(callCtx, req, func(text string) {
-		pieces++
-		d.deps.Delta(ctx, c.Scope, c.Delivery.ConversationID, messageID, text)
+		got++
+		show(text)
 	})
 	if err != nil {
 		if ctx.Err() == nil {
@@ -121,12 +137,33 @@ func (d *Dispatcher) byRelay(ctx context.Context, c store.Claim, r route, body [
 		switch {
 		case callCtx.Err() != nil:
 			return d.retry(c, r, 0, store.Attempt{Reason: "no answer in time"})
-		case pieces > 0 || errors.Is(err, io.EOF):
+		case got > 0 || errors.Is(err, io.EOF):
 			return d.retry(c, r, 0, store.Attempt{Reason: "answer not readable"})
+		case refused(err):
+			return d.retry(c, r, 0, store.Attempt{Reason: "refused by the relay"})
 		}
 		return d.again(c, unreachableWait, store.Attempt{Reason: "relay not reached"})
 	}
-	return d.judge(c, r, res, messageID)
+	if res.GetOutcome() != relayv1.DeliverOutcome_DELIVER_OUTCOME_HELD {
+		d.admitted(c.Scope.CompanyID(), begun)
+		return d.judge(c, r, res, messageID)
+	}
+	wait := res.GetRetryAfter().AsDuration()
+	if wait <= 0 {
+		wait = heldWait
+	}
+	d.heldBack(c.Scope.CompanyID(), begun, wait)
+	return d.again(c, wait, store.Attempt{Status: int(res.GetStatus()), Reason: res.GetReason()})
+}
+
+// refused reports whether the relay doesn't take what it was sent, as when it is too
+// large: that isn't better the next time.
+func refused(err error) bool {
+	if code := status.Code(err); code == codes.ResourceExhausted || code == codes.InvalidArgument {
+		return true
+	}
+	p := problem.As(err)
+	return p.Kind == problem.Invalid || p.Kind == problem.TooLarge || p.Kind == problem.RateLimited
 }
 
 // judge decides what the relay's last frame means.
@@ -144,12 +181,6 @@ func (d *Dispatcher) judge(c store.Claim, r route, res *relayv1.DeliverResponse,
 		return result{Attempt: app.Attempt{Ending: app.TakenOver, Kept: kept}}
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_DISABLED:
 		return d.again(c, disabledWait, kept)
-	case relayv1.DeliverOutcome_DELIVER_OUTCOME_HELD:
-		wait := res.GetRetryAfter().AsDuration()
-		if wait <= 0 {
-			wait = heldWait
-		}
-		return d.again(c, wait, kept)
 	case relayv1.DeliverOutcome_DELIVER_OUTCOME_UNWANTED:
 		kept.Count = c.Delivery.Attempts
 		return result{Attempt: app.Attempt{Ending: app.Unwanted, Kept: kept}}

@@ -29,11 +29,11 @@ func (d *Dispatcher) byStream(ctx context.Context, c store.Claim, r route, body 
 	}
 	messageID := ids.New(ids.Message)
 	event := Event{Delivery: c.Delivery.ID, Attempt: c.Delivery.Attempts + 1, Body: body}
-	q := d.streams.ask(c.Scope.CompanyID(), event, func(text string) {
-		d.deps.Delta(ctx, c.Scope, c.Delivery.ConversationID, messageID, text)
-	})
+	shown := newPieces(d.shows(ctx, c, messageID))
+	defer shown.stop(false)
+	q := d.streams.ask(c.Scope.CompanyID(), event, shown.add)
 	if q == nil {
-		return d.again(c, 0, store.Attempt{Reason: "no stream is open"})
+		return d.noStream(c)
 	}
 	most := d.cfg.Attempt
 	if r.timeout > 0 {
@@ -58,7 +58,17 @@ func (d *Dispatcher) byStream(ctx context.Context, c store.Claim, r route, body 
 	if got.broken {
 		return d.broken(c, r)
 	}
+	shown.stop(true)
 	return d.hear(c, r, got, messageID)
+}
+
+// noStream puts off a claim that no stream took. Where there is none here, another
+// process may have one; where there are, they are full.
+func (d *Dispatcher) noStream(c store.Claim) result {
+	if d.streams.room(c.Scope.CompanyID()) == 0 {
+		return d.again(c, 0, store.Attempt{Reason: "no stream is open"})
+	}
+	return d.again(c, fullWait, store.Attempt{Reason: "no stream has room"})
 }
 
 // hear decides what an answer means for its delivery.

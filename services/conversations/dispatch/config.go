@@ -38,6 +38,7 @@ const (
 	disabledWait    = 30 * time.Second // until a backend that is off is asked for again
 	unreachableWait = 2 * time.Second  // after the relay itself could not be reached
 	heldWait        = time.Second      // until a backend is asked for again that is held back for no known time
+	fullWait        = time.Second      // until streams that were full are asked again
 	// slack is how much longer than an attempt a call of the relay may take.
 	slack = 10 * time.Second
 )
@@ -79,8 +80,9 @@ type Deps struct {
 	Meter  *meter.Meter
 	// Ring tells the other processes that a delivery of the Company is due. It must not block.
 	Ring func(ctx context.Context, scope tenancy.Scope)
-	// Delta shows a piece of a message that is being written. It must not block.
-	Delta func(ctx context.Context, scope tenancy.Scope, conversationID, messageID, text string)
+	// Delta shows a piece of a message that is being written as the answer to the message
+	// with the sequence number after. It must not block.
+	Delta func(ctx context.Context, scope tenancy.Scope, conversationID, messageID string, after int64, text string)
 }
 
 // Recorder records what came of an attempt.

@@ -37,6 +37,7 @@ type Dispatcher struct {
 	tight    bool                     // a Company was refused a slot because of all the others
 	limits   map[string]int           // what each Company in used may have, as of its last slot
 	absent   map[string]time.Time     // Companies whose streams aren't here, until when that is believed
+	held     map[string]*hold         // Companies whose backend was held back
 	inFlight map[string]time.Time     // delivery -> since when
 	changed  map[string]tenancy.Scope // Companies whose backend is another one now
 }
@@ -49,12 +50,13 @@ func New(cfg Config, deps Deps) *Dispatcher {
 		deps.Ring = func(context.Context, tenancy.Scope) {}
 	}
 	if deps.Delta == nil {
-		deps.Delta = func(context.Context, tenancy.Scope, string, string, string) {}
+		deps.Delta = func(context.Context, tenancy.Scope, string, string, int64, string) {}
 	}
 	return &Dispatcher{
 		cfg: cfg.withDefaults(), deps: deps, id: ids.New("dsp"), wake: make(chan struct{}, 1), idle: make(chan struct{}),
 		routes: newRoutes(deps.Relay, deps.Now), streams: &streams{open: map[string][]*Stream{}},
-		used: map[string]int{}, waiting: map[string]struct{}{}, limits: map[string]int{}, absent: map[string]time.Time{}, inFlight: map[string]time.Time{}, changed: map[string]tenancy.Scope{},
+		used: map[string]int{}, waiting: map[string]struct{}{}, limits: map[string]int{}, absent: map[string]time.Time{}, held: map[string]*hold{},
+		inFlight: map[string]time.Time{}, changed: map[string]tenancy.Scope{},
 	}
 }
 

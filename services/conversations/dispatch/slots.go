@@ -73,6 +73,7 @@ func (d *Dispatcher) Due(scope tenancy.Scope) {
 func (d *Dispatcher) present(scope tenancy.Scope) {
 	d.mu.Lock()
 	delete(d.absent, scope.CompanyID())
+	delete(d.held, scope.CompanyID())
 	d.changed[scope.CompanyID()] = scope
 	d.mu.Unlock()
 	d.look()
@@ -118,6 +119,9 @@ func (d *Dispatcher) take(company string, r route) (*slot, bool) {
 		d.waiting[company] = struct{}{} // whoever frees a slot has the sweep look at once
 		return nil, false
 	}
+	if !d.passes(company) {
+		return nil, false // the sweep looks when the next one may go
+	}
 	d.total++
 	d.used[company]++
 	d.limits[company] = most
@@ -133,6 +137,7 @@ func (d *Dispatcher) lease(now time.Time) store.Lease {
 
 // Run implements app.Slot.
 func (s *slot) Run(c store.Claim) {
+	s.d.begin(c.Delivery.ID) // before the next sweep
 	go func() {
 		defer s.Free()
 		for next := &c; next != nil; {
@@ -171,7 +176,7 @@ func (d *Dispatcher) look() {
 	}
 }
 
-// busy returns the Companies without a free slot here, and whether any slot is free at all.
+// busy returns the Companies without a free slot here or whose backend is held back, and whether any slot is free at all.
 func (d *Dispatcher) busy() (companies []string, free bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,6 +196,7 @@ func (d *Dispatcher) busy() (companies []string, free bool) {
 		}
 	}
 	now := d.deps.Now()
+	companies = append(companies, d.heldNow(now)...)
 	for company, until := range d.absent {
 		if now.Before(until) {
 			companies = append(companies, company)

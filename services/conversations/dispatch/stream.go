@@ -8,12 +8,8 @@ import (
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
-const (
-	// answeredKept is how many of its deliveries a stream remembers, to tell a second answer from an unknown one.
-	answeredKept = 1024
-	// maxPieces bounds the text of the pieces of one answer, in bytes: no message is longer.
-	maxPieces = 256 << 10
-)
+// answeredKept is how many of its deliveries a stream remembers, to tell a second answer from an unknown one.
+const answeredKept = 1024
 
 // Event is a delivery on its way to a backend.
 type Event struct {
@@ -45,7 +41,6 @@ type question struct {
 	id     string
 	came   chan answer // has room for the one that comes
 	piece  func(text string)
-	pieces int
 }
 
 // answer is what came of a question: broken, if its stream ended before.
@@ -149,32 +144,40 @@ func (ss *streams) room(company string) int {
 func (ss *streams) ask(company string, e Event, piece func(string)) *question {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	for {
+		best := ss.least(company, e.Delivery)
+		if best == nil {
+			return nil
+		}
+		select {
+		case best.events <- e:
+		default:
+			// As many events as it takes at once lie here unread, for longer than their deliveries waited.
+			best.leaving = true
+			close(best.slow)
+			continue
+		}
+		ss.turn++
+		best.used = ss.turn
+		q := &question{stream: best, id: e.Delivery, came: make(chan answer, 1), piece: piece}
+		best.open[e.Delivery] = q
+		delete(best.answered, e.Delivery)
+		return q
+	}
+}
+
+// least returns the stream with most room that doesn't have the delivery; ss is locked.
+func (ss *streams) least(company, delivery string) *Stream {
 	var best *Stream
 	for _, s := range ss.open[company] {
-		if s.leaving || len(s.open) >= s.max || s.open[e.Delivery] != nil {
+		if s.leaving || len(s.open) >= s.max || s.open[delivery] != nil {
 			continue
 		}
 		if best == nil || busier(best, s) {
 			best = s
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	select {
-	case best.events <- e:
-	default:
-		// As many events as it takes at once lie here unread, for longer than their deliveries waited.
-		best.leaving = true
-		close(best.slow)
-		return nil
-	}
-	ss.turn++
-	best.used = ss.turn
-	q := &question{stream: best, id: e.Delivery, came: make(chan answer, 1), piece: piece}
-	best.open[e.Delivery] = q
-	delete(best.answered, e.Delivery)
-	return q
+	return best
 }
 
 // busier reports whether a has less to spare than b, for its size; of equals, who had the last one.
@@ -263,13 +266,10 @@ func (s *Stream) Piece(delivery, text string) {
 	ss := s.d.streams
 	ss.mu.Lock()
 	q := s.open[delivery]
-	if q == nil || q.pieces+len(text) > maxPieces {
-		ss.mu.Unlock()
-		return
-	}
-	q.pieces += len(text)
 	ss.mu.Unlock()
-	q.piece(text)
+	if q != nil {
+		q.piece(text)
+	}
 }
 
 // Close ends the stream. What still waits for its answers goes to another one.

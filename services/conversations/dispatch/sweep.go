@@ -78,6 +78,10 @@ func (d *Dispatcher) sweep(ctx context.Context) error {
 // claim takes as many of one Company's due deliveries as there are slots, and returns how many it dealt with.
 func (d *Dispatcher) claim(ctx context.Context, due []store.Due, r route) (int, error) {
 	scope := due[0].Scope
+	due, err := d.notHere(ctx, due)
+	if err != nil {
+		return 0, err
+	}
 	var slots []*slot
 	var deliveries []string
 	for _, one := range due {
@@ -92,7 +96,7 @@ func (d *Dispatcher) claim(ctx context.Context, due []store.Due, r route) (int, 
 	}
 	var claims []store.Claim
 	var damaged []store.Damaged
-	err := d.deps.Store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
+	err = d.deps.Store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
 		now := d.deps.Now()
 		var err error
 		claims, damaged, err = tx.TakeDue(ctx, scope, deliveries, now, d.lease(now))
@@ -112,6 +116,27 @@ func (d *Dispatcher) claim(ctx context.Context, due []store.Due, r route) (int, 
 		d.putAside(ctx, scope, one)
 	}
 	return len(claims) + len(damaged), err
+}
+
+// notHere leaves out the deliveries that are in flight in this process, and renews their
+// leases, which lapsed while the database or this process was slow: their answers are
+// awaited still, and a second attempt beside the first would lose them.
+func (d *Dispatcher) notHere(ctx context.Context, due []store.Due) ([]store.Due, error) {
+	var here []string
+	d.mu.Lock()
+	rest := make([]store.Due, 0, len(due))
+	for _, one := range due {
+		if _, ok := d.inFlight[one.ID]; ok {
+			here = append(here, one.ID)
+		} else {
+			rest = append(rest, one)
+		}
+	}
+	d.mu.Unlock()
+	if len(here) == 0 {
+		return rest, nil
+	}
+	return rest, d.deps.Store.Renew(ctx, here, d.lease(d.deps.Now()))
 }
 
 func (d *Dispatcher) putAside(ctx context.Context, scope tenancy.Scope, one store.Damaged) {

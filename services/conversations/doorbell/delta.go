@@ -18,6 +18,9 @@ type Piece struct {
 	MessageID string `json:"m"`
 	Number    int    `json:"n"`
 	Text      string `json:"t"`
+	// After is the sequence number of the message that is being answered: who has not
+	// read that far may not be the one any more who may read on.
+	After int64 `json:"a"`
 }
 
 const (
@@ -32,8 +35,9 @@ const (
 // Delta shows the next piece of a message's text to those who read the conversation
 // as a stream, in every process. It never blocks; a piece that can't be passed on is
 // lost, and with it those after it. A message has one writer, which calls Delta for
-// one piece after the other and gives another attempt another message id.
-func (b *Bells) Delta(ctx context.Context, scope tenancy.Scope, conversationID, messageID, text string) {
+// one piece after the other and gives another attempt another message id. after is the
+// sequence number of the message that it answers.
+func (b *Bells) Delta(ctx context.Context, scope tenancy.Scope, conversationID, messageID string, after int64, text string) {
 	subject, err := bus.DeltaSubject(scope.CompanyID(), conversationID)
 	if err != nil { // both ids are ours
 		return
@@ -41,7 +45,7 @@ func (b *Bells) Delta(ctx context.Context, scope tenancy.Scope, conversationID, 
 	key := keyOf(subject)
 	for len(text) > 0 {
 		n := cut(text)
-		p := Piece{MessageID: messageID, Text: text[:n]}
+		p := Piece{MessageID: messageID, Text: text[:n], After: after}
 		text = text[n:]
 		var ok bool
 		if p.Number, ok = b.written.next(key + "." + messageID); !ok {
@@ -52,7 +56,7 @@ func (b *Bells) Delta(ctx context.Context, scope tenancy.Scope, conversationID, 
 		if err != nil { // strings and a number always encode
 			return
 		}
-		b.bus.Publish(ctx, subject, raw)
+		b.bus.PublishLossy(ctx, subject, raw)
 	}
 }
 

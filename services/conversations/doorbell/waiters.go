@@ -2,11 +2,12 @@ package doorbell
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// Waiter waits for the rings of one conversation, or of one Session.
+// Waiter waits for the rings of one conversation, of one Session or of one Company.
 type Waiter struct {
 	// Rung gets a value when there may be news. Several rings between two receives are
 	// one value. It is nil for who follows.
@@ -130,6 +131,14 @@ func (ws *waiters) pass(key string, p Piece) {
 			w.OnPiece(p)
 		}
 	}
+}
+
+// of returns who waits for a key.
+func (ws *waiters) of(key string) []*Waiter {
+	s := ws.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.on[key])
 }
 
 // all returns everybody who waits.

@@ -153,16 +153,15 @@ func (s *Conversations) ListConversationEvents(ctx context.Context, req *adminv1
 		if c, err = tx.Conversation(ctx, id); err != nil {
 			return err
 		}
-		events, err = tx.Events(ctx, c, after, size+1)
+		events, err = tx.Events(ctx, c, after, size)
 		return err
 	})
 	if err != nil {
 		return nil, missing(err)
 	}
 	out := &adminv1.ListConversationEventsResponse{}
-	if len(events) > size {
-		events = events[:size]
-		out.NextPageToken = resource.Token(now, []string{strconv.FormatInt(events[size-1].Sequence, 10)}, bound...)
+	if n := len(events); n > 0 && events[n-1].Sequence < c.LastSequence {
+		out.NextPageToken = resource.Token(now, []string{strconv.FormatInt(events[n-1].Sequence, 10)}, bound...)
 	}
 	for _, e := range events {
 		p, err := eventToProto(c, e)

@@ -92,24 +92,51 @@ func (t Tx) Insert(ctx context.Context, c *Conversation, identity *Identity, eve
 	return nil
 }
 
+const (
+	// pageBytes is how much payload makes a page full before it has all its events.
+	pageBytes = 512 << 10
+	// firstRows is how many rows are read before it is known how large they are.
+	firstRows = 20
+)
+
 // Events returns the kept events of c after a sequence number, up to the newest
 // one that c knows: a conversation and its events are read one after the other, and
-// what was added in between belongs to the next read.
+// what was added in between belongs to the next read. There are at most limit, and at
+// least one where there is any; large ones make a page full sooner.
 func (t Tx) Events(ctx context.Context, c *Conversation, after int64, limit int) ([]Event, error) {
-	rows, err := t.tx.Event.Query().Where(
-		entevent.ConversationID(c.ID), entevent.SequenceGT(after), entevent.SequenceGTE(c.OldestSequence), entevent.SequenceLTE(c.LastSequence),
-		entevent.PayloadNotNil(),
-	).Order(entevent.BySequence()).Limit(limit).All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Event, 0, len(rows))
-	for _, row := range rows {
-		p, err := conversation.DecodePayload(conversation.EventType(row.Type), row.Payload)
+	var out []Event
+	size := 0
+	for ask := min(limit, firstRows); ask > 0; {
+		rows, err := t.tx.Event.Query().Where(
+			entevent.ConversationID(c.ID), entevent.SequenceGT(after), entevent.SequenceGTE(c.OldestSequence), entevent.SequenceLTE(c.LastSequence),
+			entevent.PayloadNotNil(),
+		).Order(entevent.BySequence()).Limit(ask).All(ctx)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Event{Sequence: row.Sequence, CreatedAt: row.CreatedAt.UTC(), Payload: p})
+		for _, row := range rows {
+			if len(out) > 0 && size+len(row.Payload) > pageBytes {
+				return out, nil
+			}
+			e, err := eventOf(row)
+			if err != nil {
+				return nil, err
+			}
+			out, size, after = append(out, e), size+len(row.Payload), e.Sequence
+		}
+		if len(rows) < ask {
+			break
+		}
+		// As many as fit if they are like those before: what is read and not returned is read again.
+		ask = min(limit-len(out), max(1, (pageBytes-size)/max(1, size/len(out))))
 	}
 	return out, nil
+}
+
+func eventOf(row *ent.Event) (Event, error) {
+	p, err := conversation.DecodePayload(conversation.EventType(row.Type), row.Payload)
+	if err != nil {
+		return Event{}, err
+	}
+	return Event{Sequence: row.Sequence, CreatedAt: row.CreatedAt.UTC(), Payload: p}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
 )
 
@@ -17,14 +18,19 @@ type Streams struct {
 	// Heartbeat is how often a stream gets a comment, so that no proxy takes it for
 	// dead; 0 is 20 s, and proxies commonly wait for 60.
 	Heartbeat time.Duration
-	// Life is how long a stream lasts at the most; 0 is an hour. It ends with the token
-	// in any case.
+	// Life is how long a stream lasts at the most; 0 is five minutes. Its Session is
+	// judged when it is opened, and then with the next one: what ended a Session, and was
+	// not heard of, ends its streams after that long. It ends with the token in any case.
 	Life time.Duration
+	// Readers are how many reads may wait at once.
+	Readers Readers
 }
 
 const (
 	defaultHeartbeat = 20 * time.Second
-	defaultLife      = time.Hour
+	defaultLife      = 5 * time.Minute
+	// lookAt is at which heartbeats a stream looks for events that it was not rung for.
+	lookAt = 2
 	// flushAt is how many bytes of events are collected for one write.
 	flushAt = 32 << 10
 )
@@ -72,6 +78,7 @@ func writeRead(w http.ResponseWriter, r *http.Request, read conversation.ReadRes
 type poll struct {
 	httpx.Held
 	follower *app.Follower
+	leave    func()
 	timer    *time.Timer
 	expired  atomic.Bool
 }
@@ -92,6 +99,10 @@ func (h *Handlers) poll(w http.ResponseWriter, r *http.Request, caller app.Calle
 		p.follower.Close()
 		writeRead(w, r, read)
 		return nil
+	}
+	if p.leave, err = h.seats.take(p.follower.Caller(), p.follower.ConversationID()); err != nil {
+		p.follower.Close()
+		return err
 	}
 	p.timer = time.AfterFunc(q.Wait, func() {
 		p.expired.Store(true)
@@ -138,15 +149,18 @@ func (p *poll) answer(read conversation.ReadResponse) {
 func (p *poll) Over() {
 	p.timer.Stop()
 	p.follower.Close()
+	p.leave()
 }
 
 // stream is a read that goes on (Poppy 7.6).
 type stream struct {
 	httpx.Held
 	follower *app.Follower
+	leave    func()
 	first    *conversation.ReadResponse // what was found before it began; nil after that
 	every    time.Duration
 	beat     *time.Timer
+	beats    int
 	beaten   atomic.Bool
 	life     *time.Timer
 	lived    atomic.Bool
@@ -161,9 +175,14 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, caller app.Cal
 	if s.follower, err = h.App.Follow(caller, r.PathValue("id"), q, true, s.Wake); err != nil {
 		return err
 	}
+	if s.leave, err = h.seats.take(s.follower.Caller(), s.follower.ConversationID()); err != nil {
+		s.follower.Close()
+		return err
+	}
 	read, err := s.follower.Next(r.Context())
 	if err != nil {
 		s.follower.Close()
+		s.leave()
 		return err
 	}
 	s.first = &read
@@ -208,27 +227,45 @@ func (s *stream) Turn(ctx context.Context, h *httpx.Held) bool {
 			return false
 		}
 	}
-	for !s.ending() && s.follower.News() {
-		read, err := s.follower.Next(ctx)
-		if err != nil { // the agent comes back with its last event's id, and is told why
-			return false
-		}
-		if !s.show(read) {
-			return false
-		}
+	beaten := s.beaten.Swap(false)
+	if beaten {
+		s.beats++
+		s.beat.Reset(s.every)
 	}
-	if s.ending() {
+	if !s.look(ctx, beaten && s.beats%lookAt == 0) || s.ending() {
 		return false
 	}
 	var out []byte
 	for _, p := range s.follower.Pieces() {
 		out = conversation.AppendDelta(out, p.MessageID, p.Text)
 	}
-	if s.beaten.Swap(false) {
+	if beaten {
 		out = conversation.AppendComment(out)
-		s.beat.Reset(s.every)
 	}
 	return len(out) == 0 || h.Write(out) == nil
+}
+
+// look shows what there is of news, and reports whether the stream goes on. Unasked it
+// looks though nothing was heard of any: a ring may have been lost.
+func (s *stream) look(ctx context.Context, unasked bool) bool {
+	for !s.ending() {
+		news := s.follower.News()
+		if !news && !unasked {
+			return true
+		}
+		read, err := s.follower.Next(ctx)
+		switch {
+		case err != nil && !news && problem.Is(err, problem.TemporarilyUnavailable): // later, then
+			return true
+		case err != nil: // the agent comes back with its last event's id, and is told why
+			return false
+		}
+		unasked = false
+		if !s.show(read) {
+			return false
+		}
+	}
+	return false
 }
 
 // ending reports whether the stream has to end where it is.
@@ -244,7 +281,7 @@ func (s *stream) show(read conversation.ReadResponse) bool {
 			return false
 		}
 		if len(out) >= flushAt || i == len(read.Events)-1 {
-			if s.Write(out) != nil {
+			if s.ending() || s.Write(out) != nil {
 				return false
 			}
 			out = out[:0]
@@ -258,4 +295,5 @@ func (s *stream) Over() {
 	s.beat.Stop()
 	s.life.Stop()
 	s.follower.Close()
+	s.leave()
 }

@@ -25,10 +25,13 @@ type Handlers struct {
 	Sessions sessionsv1.SessionsServiceClient
 	Now      clock.Clock
 	Streams  Streams
+
+	seats *seats
 }
 
 // Routes returns the endpoints below a Company's issuer.
 func (h *Handlers) Routes() []publicweb.Route {
+	h.seats = newSeats(h.Streams.Readers)
 	return []publicweb.Route{
 		{Method: http.MethodPost, Path: "/poppy/conversations", Handler: h.endpoint(h.start), Caller: publicweb.Session},
 		{Method: http.MethodPost, Path: "/poppy/conversations/{id}/messages", Handler: h.endpoint(h.send), Caller: publicweb.Session},
@@ -180,6 +183,12 @@ func (h *Handlers) posted(ctx context.Context, caller app.Caller, accepted app.A
 			ConversationID: accepted.ConversationID, Status: accepted.Status, Responder: accepted.Responder,
 		})
 		return status, body, err
+	}
+	leave, ok := h.seats.takeAny()
+	if !ok {
+		q.Wait = 0 // the message was accepted: what there is now is the answer
+	} else {
+		defer leave()
 	}
 	read, err := h.App.ReadReply(ctx, caller, accepted, q, httpx.DrainDone(ctx))
 	if err != nil {

@@ -86,6 +86,7 @@ func (a *App) changeBackend(scope tenancy.Scope, e *Endpoint, ch BackendChange) 
 		return err
 	}
 	var f faults
+	before := e.URL
 	if ch.Kind != nil && *ch.Kind != e.Kind {
 		e.Kind = *ch.Kind
 		// What another kind was told is nothing to this one.
@@ -95,6 +96,7 @@ func (a *App) changeBackend(scope tenancy.Scope, e *Endpoint, ch BackendChange) 
 		}
 	}
 	a.changeURL(e, ch.URL, &f)
+	e.keepSecretsHome(&c, before)
 	changeTimeouts(e, ch, &f)
 	if ch.DeliverLate != nil {
 		e.DeliverLate = *ch.DeliverLate
@@ -201,7 +203,9 @@ func (e *Endpoint) enable() {
 // Route is how a backend is delivered to.
 type Route struct {
 	Stream      bool
-	History     int // messages of the conversation that Deliver needs, the last one included
+	Off         bool // of a stream: deliveries wait
+	DropLate    bool // of a stream: what is late isn't delivered any more
+	History     int  // messages of the conversation that Deliver needs, the last one included
 	Schedule    []time.Duration
 	MaxInFlight int
 	Timeout     time.Duration // of one attempt at most
@@ -215,6 +219,8 @@ func (a *App) Route(ctx context.Context, scope tenancy.Scope) (Route, error) {
 	}
 	out := Route{Stream: e.Kind == KindStream, Schedule: e.Schedule()[1:], MaxInFlight: e.InFlight(), Timeout: e.Whole()}
 	switch e.Kind {
+	case KindStream: // of the other kinds Deliver says it
+		out.Off, out.DropLate = !e.Enabled, !e.DeliverLate
 	case KindOpenAIChat:
 		if out.History = e.History; out.History == 0 {
 			out.History = DefaultHistory

@@ -18,8 +18,8 @@ type fault uint8
 
 const (
 	noFault      fault = iota
-	refusedFault       // reached, and it didn't take this: another attempt may go well
-	deadFault          // not reached, overloaded, broken, or talking nonsense
+	refusedFault       // reached, and it didn't take this, or spoilt its answer: another attempt may go well
+	deadFault          // not reached, overloaded or broken
 )
 
 // ticket is the permission for one attempt.
@@ -57,6 +57,14 @@ func (b *breaker) admit(now time.Time) (ticket, time.Duration) {
 func (b *breaker) abandon(t ticket) {
 	if t.trial && t.generation == b.generation {
 		b.trial = false
+	}
+}
+
+// reached takes that an answer has begun, however long the rest of it takes: it ends a
+// trial, since somebody is there. Without a trial it waits for settle.
+func (b *breaker) reached(t ticket, now time.Time, most time.Duration) {
+	if t.trial {
+		b.settle(t, now, noFault, most)
 	}
 }
 

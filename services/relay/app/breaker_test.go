@@ -1,10 +1,13 @@
 package app
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/poppyfield/poppyfield/internal/platform/egress"
 )
 
 var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
@@ -80,6 +83,55 @@ func TestBreaker_HalfOpenLetsOneThrough(t *testing.T) {
 	require.Equal(t, "closed", b.state(now))
 	b.after(t, now, breakerSeries-1, deadFault)
 	require.Equal(t, "closed", b.state(now), "what was before is forgotten")
+}
+
+// An answer may take minutes; that it has begun shows that somebody is there.
+func TestBreaker_TrialEndsWhenTheAnswerBegins(t *testing.T) {
+	var b breaker
+	b.after(t, noon, breakerSeries, deadFault)
+	now := noon.Add(breakerPause)
+	trial, wait := b.admit(now)
+	require.Zero(t, wait)
+	b.reached(trial, now, breakerMax)
+	require.Equal(t, "closed", b.state(now))
+	other, wait := b.admit(now)
+	require.Zero(t, wait)
+	b.settle(trial, now, deadFault, breakerMax)
+	require.Zero(t, b.series, "it has said what it had to say")
+	for range breakerSeries {
+		b.reached(other, now, breakerMax)
+		b.settle(other, now, deadFault, breakerMax)
+	}
+	require.Equal(t, "open", b.state(now), "without a trial the end counts")
+}
+
+func TestJudge_WhoseFaultItIs(t *testing.T) {
+	a := &App{now: func() time.Time { return noon }}
+	bad := badAnswer(errors.New("x"))
+	for name, c := range map[string]struct {
+		status int
+		err    error
+		want   fault
+	}{
+		"answered":                  {200, nil, noFault},
+		"broken contract":           {200, bad, refusedFault},
+		"stream broken off":         {200, &egress.Error{Kind: egress.Protocol}, refusedFault},
+		"stream stopped":            {200, &egress.Error{Kind: egress.Timeout}, refusedFault},
+		"body that is ours":         {0, bad, refusedFault},
+		"not found":                 {404, nil, refusedFault},
+		"gone":                      {410, nil, refusedFault},
+		"throttled":                 {429, nil, deadFault},
+		"too slow for it":           {408, nil, deadFault},
+		"broken":                    {500, nil, deadFault},
+		"no answer":                 {0, &egress.Error{Kind: egress.Timeout}, deadFault},
+		"no connection":             {0, &egress.Error{Kind: egress.Connect}, deadFault},
+		"broken before its headers": {0, &egress.Error{Kind: egress.Protocol}, deadFault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, f := a.judge(Endpoint{Role: RoleAnswers}, Spoken{Response: egress.Response{Status: c.status}, Err: c.err})
+			require.Equal(t, c.want, f)
+		})
+	}
 }
 
 func TestBreaker_PauseDoublesUpToItsBound(t *testing.T) {

@@ -126,6 +126,11 @@ func (a *App) attempt(ctx context.Context, scope tenancy.Scope, e Endpoint, secr
 	asked.AckTimeout, asked.AttemptTimeout = e.Ack(), e.Whole()
 	said := a.speak(ctx, Question{
 		Endpoint: asked, Header: header, Certificate: ready.certificate, ID: t.id, ConversationID: t.conversation, Body: t.body, History: t.history,
+		begun: func(status int) {
+			if !isDead(status) {
+				l.reached(e, pass, a.now())
+			}
+		},
 	}, delta)
 	if ctx.Err() != nil {
 		return Attempt{}, ctx.Err()
@@ -177,14 +182,19 @@ func (a *App) judge(e Endpoint, said Spoken) (Attempt, fault) {
 	}
 	out.Outcome = Retry
 	out.RetryAfter, _ = webhook.ParseRetryAfter(res.Header.Get("Retry-After"), a.now())
-	if failure == webhook.FailureNone && res.Status < 500 {
-		switch res.Status {
-		case http.StatusRequestTimeout, http.StatusTooManyRequests:
-		default:
-			return out, refusedFault
-		}
+	switch {
+	// An answer that breaks the contract, or breaks off, spoils one conversation: the others go on.
+	case failure == webhook.FailureAnswer, success(res.Status):
+		return out, refusedFault
+	case failure != webhook.FailureNone, isDead(res.Status):
+		return out, deadFault
 	}
-	return out, deadFault
+	return out, refusedFault
+}
+
+// isDead reports a status by which the server says that it can't take anything for now.
+func isDead(status int) bool {
+	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
 }
 
 func failureOf(err error) webhook.Failure {

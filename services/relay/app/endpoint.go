@@ -1,8 +1,11 @@
 package app
 
 import (
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
@@ -194,6 +197,29 @@ func (Credentials) String() string { return "[redacted]" }
 
 // GoString returns a placeholder.
 func (c Credentials) GoString() string { return c.String() }
+
+// keepSecretsHome drops the credentials once e has left the server that its URL before
+// named: they were given for that one, and whoever may change the URL may not read them.
+func (e *Endpoint) keepSecretsHome(c *Credentials, before string) {
+	if before == "" || originOf(before) == originOf(e.URL) {
+		return
+	}
+	*c = Credentials{}
+	e.Policy.Certificate = ""
+}
+
+// originOf returns scheme, host and port of a URL, which is itself where it has none.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	scheme, port := strings.ToLower(u.Scheme), u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[scheme]
+	}
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
 
 func (c Credentials) empty() bool { return c.APIKey == "" && len(c.Headers) == 0 && c.ClientKey == "" }
 

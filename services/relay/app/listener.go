@@ -117,6 +117,7 @@ func (a *App) changeListener(scope tenancy.Scope, e *Endpoint, ch ListenerChange
 		return err
 	}
 	var f faults
+	before := e.URL
 	if ch.DisplayName != nil {
 		e.DisplayName = *ch.DisplayName
 		f.check(len([]rune(e.DisplayName)) <= maxDisplay, "endpoint.display_name", "is too long")
@@ -134,6 +135,7 @@ func (a *App) changeListener(scope tenancy.Scope, e *Endpoint, ch ListenerChange
 			}
 		}
 	}
+	e.keepSecretsHome(&c, before)
 	if ch.EventTypes != nil {
 		e.EventTypes = *ch.EventTypes
 		f.check(len(e.EventTypes) <= maxPatterns, "endpoint.event_types", "at most 50 types")

@@ -165,15 +165,26 @@ func (l *live) abandon(t ticket) {
 	l.breaker.abandon(t)
 }
 
+// reached takes that the answer of an attempt has begun.
+func (l *live) reached(e Endpoint, t ticket, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breaker.reached(t, now, e.longestBreak())
+}
+
+// longestBreak is for how long the breaker may stay open at a time.
+func (e Endpoint) longestBreak() time.Duration {
+	if e.Role == RoleAnswers {
+		return breakerMaxBack
+	}
+	return breakerMax
+}
+
 // settle takes the result of an attempt that took so long.
 func (l *live) settle(e Endpoint, t ticket, now time.Time, f fault, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := breakerMax
-	if e.Role == RoleAnswers {
-		most = breakerMaxBack
-	}
-	l.breaker.settle(t, now, f, most)
+	l.breaker.settle(t, now, f, e.longestBreak())
 	l.health.add(now, f != noFault)
 	one := sample{now, took}
 	if len(l.samples) < maxSamples {

@@ -43,7 +43,7 @@ type PolicyChange struct {
 	MaxInFlight  *int
 	Rate         *float64
 	Burst        *int
-	Headers      map[string]string // nil leaves them; a value that is Hidden stays what it was
+	Headers      map[string]string // nil leaves them; a value that is Hidden stays what it was, at the same server
 	Certificate  *string
 	ClientKey    *string // write-only: an empty one stays what it was
 	DisableAfter *time.Duration
@@ -154,7 +154,7 @@ func mergeHeaders(sent, before map[string]string, path string, f *faults) map[st
 		}
 		if value == Hidden {
 			old, known := before[canonical]
-			f.check(known, field, "has no value yet that could stay")
+			f.check(known, field, "has no value for this URL that could stay")
 			value = old
 		}
 		f.check(len(value) <= maxHeader && strings.TrimSpace(value) == value && !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }),

@@ -31,6 +31,9 @@ type Question struct {
 	ConversationID string
 	Body           []byte
 	History        []Turn // the message last; for kinds that keep no context of their own
+
+	// begun is called with the status of each request's answer, before its body; nil where nobody waits for it.
+	begun func(status int)
 }
 
 // Turn is a message of a conversation, as a chat model gets it.
@@ -129,10 +132,14 @@ func (a *App) ask(ctx context.Context, q Question, r request) (*egress.StreamRes
 		header = http.Header{}
 	}
 	header.Set("Accept", r.accept)
-	return a.out.Stream(ctx, egress.StreamRequest{
+	res, err := a.out.Stream(ctx, egress.StreamRequest{
 		URL: r.url, Header: header, Body: r.body, MaxBytes: egress.MaxStreamBytes, AckTimeout: q.Endpoint.Ack(), IdleTimeout: maxSilence,
 		Timeout: q.Endpoint.Whole(), Traced: true, Certificate: q.Certificate,
 	})
+	if err == nil && q.begun != nil {
+		q.begun(res.Status)
+	}
+	return res, err
 }
 
 // unsigned returns h without what only takers of webhooks want. Names are compared in

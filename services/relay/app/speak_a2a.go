@@ -57,7 +57,7 @@ func (a *App) speakA2A(ctx context.Context, q Question, p *pieces) Spoken {
 			continue
 		}
 		if len(found) > 1 && out.Err == nil && success(out.Response.Status) {
-			a.agents.put(q.Endpoint.URL, []a2a.Interface{t.at}, a.now()) // the one that worked need not be looked for again
+			a.agents.put(q.Endpoint, []a2a.Interface{t.at}, a.now()) // the one that worked need not be looked for again
 		}
 		return out
 	}
@@ -201,7 +201,7 @@ func (a *App) findAgent(ctx context.Context, q Question) ([]a2a.Interface, *Spok
 	if err != nil {
 		return nil, &Spoken{Err: &egress.Error{Kind: egress.InvalidURL, Detail: "the URL is malformed"}}
 	}
-	if found, ok := a.agents.get(q.Endpoint.URL, a.now()); ok {
+	if found, ok := a.agents.get(q.Endpoint, a.now()); ok {
 		return found, nil
 	}
 	card, named := u, a2a.IsCard(u)
@@ -239,7 +239,7 @@ func (a *App) findAgent(ctx context.Context, q Question) ([]a2a.Interface, *Spok
 	case len(found) == 0:
 		return nil, &Spoken{Response: res, Err: badAnswer(errors.New("the agent card names another host")), Reason: "the agent card names another host: set the agent's own URL"}
 	}
-	a.agents.put(q.Endpoint.URL, found, a.now())
+	a.agents.put(q.Endpoint, found, a.now())
 	return found, nil
 }
 
@@ -278,29 +278,31 @@ const (
 	maxAgents  = 1000
 )
 
-// agents remembers what cards said, by the URL that was set up.
+// agents remembers what cards said, by the endpoint: the same URL may show another key
+// another card.
 type agents struct {
 	mu   sync.Mutex
 	seen map[string]agent
 }
 
 type agent struct {
-	found []a2a.Interface
-	until time.Time
+	version int64 // of the endpoint's row: its URL and key may be others since
+	found   []a2a.Interface
+	until   time.Time
 }
 
-func (c *agents) get(address string, now time.Time) ([]a2a.Interface, bool) {
+func (c *agents) get(e Endpoint, now time.Time) ([]a2a.Interface, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one, ok := c.seen[address]
-	return one.found, ok && now.Before(one.until)
+	one, ok := c.seen[e.ID]
+	return one.found, ok && one.version == e.Version && now.Before(one.until)
 }
 
-func (c *agents) put(address string, found []a2a.Interface, now time.Time) {
+func (c *agents) put(e Endpoint, found []a2a.Interface, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen == nil || len(c.seen) >= maxAgents {
 		c.seen = map[string]agent{}
 	}
-	c.seen[address] = agent{found: found, until: now.Add(agentFresh)}
+	c.seen[e.ID] = agent{version: e.Version, found: found, until: now.Add(agentFresh)}
 }

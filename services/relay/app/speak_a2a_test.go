@@ -114,6 +114,37 @@ func TestSpeak_A2ACardIsRemembered(t *testing.T) {
 	require.Len(t, o.calls(), 6)
 }
 
+// A card may be made for whoever shows the key: one Company's must never serve another.
+func TestSpeak_A2ACardIsRememberedForItsEndpointAlone(t *testing.T) {
+	var o *outside
+	o = newOutside(t, func(w http.ResponseWriter, r *http.Request) {
+		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		rpc(&o, card(elsewhere+"/"+key, false), map[string][]string{"SendMessage": {result(hi)}})(w, r)
+	})
+	of := func(id, key string, version int64) Question {
+		q := question(KindA2A, "/")
+		q.Endpoint.ID, q.Endpoint.Version = id, version
+		q.Header.Set("Authorization", "Bearer "+key)
+		return q
+	}
+	ask := func(q Question) []string {
+		before := len(o.calls())
+		s, _ := o.hear(t, q)
+		requireSaid(t, s, "Hi.")
+		var paths []string
+		for _, c := range o.calls()[before:] {
+			paths = append(paths, c.path)
+		}
+		return paths
+	}
+	const get = "GET /.well-known/agent-card.json"
+	require.Equal(t, []string{get, "POST /one"}, ask(of("bck_1", "one", 1)))
+	require.Equal(t, []string{get, "POST /two"}, ask(of("bck_2", "two", 1)))
+	require.Equal(t, []string{"POST /one"}, ask(of("bck_1", "one", 1)))
+	require.Equal(t, []string{"POST /two"}, ask(of("bck_2", "two", 1)))
+	require.Equal(t, []string{get, "POST /three"}, ask(of("bck_1", "three", 2)), "another key")
+}
+
 func TestSpeak_A2AWhatWorkedIsRemembered(t *testing.T) {
 	o := newAgent(t, "", map[string][]string{"message/send": {result(oldHi)}})
 	for range 2 {

@@ -234,9 +234,12 @@ func TestSpeak_ChatRequest(t *testing.T) {
 	require.NoError(t, json.Unmarshal(got.body, &body))
 	require.True(t, body.Stream)
 	require.Equal(t, "m", body.Model)
-	require.Len(t, body.Messages, 4)
+	require.Len(t, body.Messages, 5)
 	require.Contains(t, body.Messages[0].Content, "Be kind.")
-	require.Equal(t, struct{ Role, Content string }{"assistant", "Yes?"}, body.Messages[2])
+	require.NotContains(t, body.Messages[0].Content, "locale", "the agent's context is no word of ours")
+	require.Equal(t, "user", body.Messages[1].Role)
+	require.Contains(t, body.Messages[1].Content, `{"locale":"en"}`)
+	require.Equal(t, struct{ Role, Content string }{"assistant", "Yes?"}, body.Messages[3])
 }
 
 func TestSpeak_ChatAnswers(t *testing.T) {

@@ -102,7 +102,7 @@ func (q *Queue) free(key Key, slots int) {
 	l.used -= slots
 	q.total -= slots
 	wanted := l.hot
-	if l.used == 0 && !l.hot && !l.claiming && l.window == 0 {
+	if l.used == 0 && !l.hot && !l.claiming { // nothing of it is due, what it held back included
 		delete(q.lanes, key)
 	}
 	if q.total*2 >= q.cfg.Total { // others may have found too little room

@@ -158,6 +158,21 @@ func TestQueue_HeldBackIsNoAttempt(t *testing.T) {
 	})
 }
 
+func TestQueue_ForgetsAnEndpointThatItHeldBack(t *testing.T) {
+	r := newRig(t, dbtest.SQLite(t))
+	id := r.listener(t, r.scope)
+	r.world.with(id, queue.Answer{Outcome: queue.Held, Reason: "the breaker is open", RetryAfter: time.Minute})
+	q := r.start(t)
+	r.happen(t, r.scope, webhook.EventClosed, 1)
+	r.eventually(t, "held", func() bool { return len(r.world.of(id)) > 0 })
+	require.Equal(t, 1, q.Lanes(), "while it is held back")
+	r.world.with(id, queue.Answer{Outcome: queue.Taken, Sent: true, Status: 200})
+	r.eventually(t, "recorded", func() bool { return !r.list(t, id, queue.Filter{})[0].InFlight })
+	r.clock.Advance(time.Minute)
+	r.delivered(t, id, 1)
+	r.eventually(t, "forgotten", func() bool { return q.Lanes() == 0 })
+}
+
 // TestWH06: what was recorded while NATS was away, or by a process that died before it
 // rang, is routed and delivered by the sweep.
 func TestWH06_NothingDependsOnDoorbells(t *testing.T) {

@@ -18,7 +18,7 @@ func (s *Deliveries) GetRoute(ctx context.Context, _ *relayv1.GetRouteRequest) (
 		return nil, err
 	}
 	out := &relayv1.GetRouteResponse{
-		Stream: r.Stream, History: int32(r.History), MaxInFlight: int32(r.MaxInFlight), Timeout: lasting(r.Timeout),
+		Stream: r.Stream, Off: r.Off, DropLate: r.DropLate, History: int32(r.History), MaxInFlight: int32(r.MaxInFlight), Timeout: lasting(r.Timeout),
 	}
 	for _, d := range r.Schedule {
 		out.Schedule = append(out.Schedule, lasting(d))

@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/prune"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
 const (
@@ -76,46 +78,49 @@ func (a *App) endIdle(ctx context.Context, now time.Time) error {
 	if a.Listening == nil {
 		return nil
 	}
-	scopes, err := a.Store.Unused(ctx, now.Add(-touchEvery))
+	return a.eachUnused(ctx, now.Add(-touchEvery), func(scope tenancy.Scope) error {
+		if !a.Listening(scope) {
+			return nil
+		}
+		c, err := a.Companies.Get(ctx, scope)
+		if err != nil || c.SessionIdleLifetime <= 0 {
+			return err
+		}
+		used := now.Add(-c.SessionIdleLifetime - touchEvery)
+		return prune.InBatches(ctx, func(limit int) (int, error) { return a.Store.EndIdle(ctx, scope, used, now, limit) })
+	})
+}
+
+// maxFailed is after how many Companies with an error the others wait for the next time: then it isn't theirs.
+const maxFailed = 100
+
+// eachUnused calls do for every Company with Sessions that were not used since before.
+// One that fails doesn't keep it from the others.
+func (a *App) eachUnused(ctx context.Context, before time.Time, do func(tenancy.Scope) error) error {
+	scopes, err := a.Store.Unused(ctx, before)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, scope := range scopes {
-		if !a.Listening(scope) {
-			continue
+		if err := do(scope); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", scope.Name(), err))
 		}
-		c, err := a.Companies.Get(ctx, scope)
-		if err != nil {
-			return err
-		}
-		if c.SessionIdleLifetime <= 0 {
-			continue
-		}
-		used := now.Add(-c.SessionIdleLifetime - touchEvery)
-		err = prune.InBatches(ctx, func(limit int) (int, error) { return a.Store.EndIdle(ctx, scope, used, now, limit) })
-		if err != nil {
-			return err
+		if ctx.Err() != nil || len(errs) == maxFailed {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (a *App) pruneSessions(ctx context.Context, now time.Time) error {
 	cutoff := now.Add(-keepSessions)
-	scopes, err := a.Store.Unused(ctx, cutoff)
-	if err != nil {
-		return err
-	}
-	for _, scope := range scopes {
+	return a.eachUnused(ctx, cutoff, func(scope tenancy.Scope) error {
 		c, err := a.Companies.Get(ctx, scope)
 		if err != nil {
 			return err
 		}
 		used := cutoff.Add(-c.SessionIdleLifetime - touchEvery)
-		err = prune.InBatches(ctx, func(limit int) (int, error) { return a.Store.PruneSessions(ctx, scope, cutoff, used, limit) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return prune.InBatches(ctx, func(limit int) (int, error) { return a.Store.PruneSessions(ctx, scope, cutoff, used, limit) })
+	})
 }

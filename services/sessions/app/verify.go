@@ -41,7 +41,7 @@ type Caller struct {
 	Scopes                                 []string
 	JKT                                    string // thumbprint of the token's key, empty for a Bearer token
 	Nonce                                  string
-	// ExpiresAt is when the token does at the latest.
+	// ExpiresAt is when the token does at the latest, or stops to be a signed-in one.
 	ExpiresAt time.Time
 	// Extensions are those that the agent's document listed when the Session last got a token.
 	Extensions []string
@@ -83,6 +83,9 @@ func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, e
 	// no longer than the Grant it came from, whatever signs the Session in later (decision 13).
 	if c.Token.SignedIn && c.Grant.InForce(now) {
 		caller.SignedIn, caller.Account, caller.Scopes = true, c.Grant.Account, strings.Fields(c.Token.Scope)
+		if end := c.Grant.ExpiresAt; !end.IsZero() && end.Before(caller.ExpiresAt) {
+			caller.ExpiresAt = end
+		}
 	}
 	return caller, nil
 }

@@ -81,20 +81,21 @@ func TestKill_AnyProcessOfSix(t *testing.T) {
 // What the installation stands on is killed under load, again and again: what was
 // accepted is neither lost, doubled nor reordered, and every agent is told in time.
 func TestKill_PostgreSQLUnderLoad(t *testing.T) {
-	killUnderLoad(t, func(p place) (kill, restart func(testing.TB)) { return p.PostgreSQL.Crash, p.PostgreSQL.Restart })
+	// Recovery takes PostgreSQL about as long as it is up in between: turns need several windows.
+	killUnderLoad(t, 400*time.Millisecond, time.Minute, func(p place) (kill, restart func(testing.TB)) { return p.PostgreSQL.Crash, p.PostgreSQL.Restart })
 }
 
 func TestKill_NATSUnderLoad(t *testing.T) {
-	killUnderLoad(t, func(p place) (kill, restart func(testing.TB)) { return p.NATS.Kill, p.NATS.Restart })
+	killUnderLoad(t, 0, 35*time.Second, func(p place) (kill, restart func(testing.TB)) { return p.NATS.Kill, p.NATS.Restart })
 }
 
-func killUnderLoad(t *testing.T, of func(place) (kill, restart func(testing.TB))) {
+// killUnderLoad kills 50 times, each time after up at least; a turn has to be over within a time.
+func killUnderLoad(t *testing.T, up, within time.Duration, of func(place) (kill, restart func(testing.TB))) {
 	t.Helper()
 	const (
 		kills         = 50
 		conversations = 2
 		turns         = 3
-		within        = 35 * time.Second
 	)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -121,7 +122,7 @@ func killUnderLoad(t *testing.T, of func(place) (kill, restart func(testing.TB))
 				}
 			})
 		}
-		time.Sleep(time.Duration(random.IntN(250)) * time.Millisecond)
+		time.Sleep(up + time.Duration(random.IntN(250))*time.Millisecond)
 		kill(t)
 		time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
 		restart(t)

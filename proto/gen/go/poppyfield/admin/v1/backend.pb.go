@@ -199,7 +199,8 @@ type Backend struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// companies/{company}/backend
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// https URL that takes the webhooks.
+	// https URL that takes the webhooks. When its scheme, host or port changes, the API key, the policy's headers and its
+	// client certificate with its key are dropped, unless the same call sets them: secrets don't follow to another server.
 	Url           string       `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	State         BackendState `protobuf:"varint,3,opt,name=state,proto3,enum=poppyfield.admin.v1.BackendState" json:"state,omitempty"`
 	DisableReason string       `protobuf:"bytes,4,opt,name=disable_reason,json=disableReason,proto3" json:"disable_reason,omitempty"`

@@ -33,7 +33,8 @@ type WebhookEndpoint struct {
 	// companies/{company}/endpoints/{uid}
 	Name        string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// https URL that takes the webhooks.
+	// https URL that takes the webhooks. When its scheme, host or port changes, the policy's headers and its client
+	// certificate with its key are dropped, unless the same call sets them: secrets don't follow to another server.
 	Url string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
 	// Types of events that it is told of, such as "conversation.closed", or with a star at the end, "session.*"; empty: all.
 	EventTypes []string `protobuf:"bytes,4,rep,name=event_types,json=eventTypes,proto3" json:"event_types,omitempty"`
@@ -312,7 +313,8 @@ type Attempt struct {
 	Duration  *durationpb.Duration   `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
 	// HTTP status, 0 where there was no answer.
 	Status int32 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
-	// "delivered", "retry", "disabled" or "held" (not sent: the breaker is open, or the rate is used up).
+	// "delivered", "retry", or "disabled" where this attempt turned the endpoint off, or ended when it was off. What is held
+	// back is no attempt, and not here.
 	Outcome string `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// Such as "status 500", "redirect not followed", "name not resolved" or "no answer in time".
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
