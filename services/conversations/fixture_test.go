@@ -34,6 +34,7 @@ import (
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/conversations"
 	"github.com/poppyfield/poppyfield/services/conversations/dispatch"
+	"github.com/poppyfield/poppyfield/services/conversations/web"
 	"github.com/poppyfield/poppyfield/test/fixture"
 )
 
@@ -67,6 +68,7 @@ func each(t *testing.T, fn func(*testing.T, *installation)) {
 var impatient = conversations.Config{
 	Dispatch:      dispatch.Config{Sweep: 20 * time.Millisecond, Renew: 20 * time.Millisecond, Count: 20 * time.Millisecond},
 	DeadlineEvery: 20 * time.Millisecond, CloseEvery: 20 * time.Millisecond, PruneEvery: 20 * time.Millisecond,
+	Streams: web.Streams{Readers: many},
 }
 
 func newInstallation(t testing.TB, d *db.DB) *installation {

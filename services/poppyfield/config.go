@@ -89,8 +89,8 @@ type Config struct {
 	DrainDelay time.Duration `yaml:"drain_delay"`
 	// MaxReaders is how many reads of conversations may wait at once; 0 is nine tenths of the files that may be open.
 	MaxReaders int    `yaml:"max_readers"`
-	LogFormat  string        `yaml:"log_format"`
-	LogLevel   string        `yaml:"log_level"`
+	LogFormat  string `yaml:"log_format"`
+	LogLevel   string `yaml:"log_level"`
 	// OTLPEndpoint is a collector's URL; empty exports nothing.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
 

@@ -118,9 +118,15 @@ func faults() map[string]fault {
 			deadline: "1s",
 			answer: func(*testing.T, *company) func(delivery) reply {
 				all := []reply{
-					{body: "<html>oops"}, {body: `{"messages":"none"}`}, {body: `{"messages":[{}]}`}, {body: `{"messages":[{"text":1}]}`},
-					{body: `{"messages":[{"text":"a\u0000b"}]}`}, {body: `{"authorization":{"error":"nonsense"}}`}, {body: "{}", header: map[string]string{"Content-Type": "text/html"}},
-					{body: strings.Repeat(" ", 300<<10) + "{}"}, {status: http.StatusFound, header: map[string]string{"Location": "https://backend.example/elsewhere"}},
+					{body: "<html>oops"},
+					{body: `{"messages":"none"}`},
+					{body: `{"messages":[{}]}`},
+					{body: `{"messages":[{"text":1}]}`},
+					{body: `{"messages":[{"text":"a\u0000b"}]}`},
+					{body: `{"authorization":{"error":"nonsense"}}`},
+					{body: "{}", header: map[string]string{"Content-Type": "text/html"}},
+					{body: strings.Repeat(" ", 300<<10) + "{}"},
+					{status: http.StatusFound, header: map[string]string{"Location": "https://backend.example/elsewhere"}},
 				}
 				var mu sync.Mutex
 				n := 0

@@ -76,11 +76,14 @@ type job struct {
 // errBusy is an answer of 503.
 var errBusy = errors.New("busy")
 
+// errEnded is the end of a stream that the server ended in order.
+var errEnded = errors.New("ended")
+
 // A report is what came of it.
 type report struct {
 	Events        int
 	Median, Worst time.Duration // the median and the 99th percentile
-	Again         int           // requests that were refused for now, with 503, and made again
+	Again         int           // requests that were refused for now, with 503, or ended with their stream, and made again
 	Cut           []string      // why readers ended before the job did, the first few
 }
 
@@ -163,11 +166,13 @@ func (f *fleet) report() report {
 
 func (f *fleet) read(r reader, from string, opened func()) {
 	defer opened()
-	err := f.connect(r, from, opened)
-	for errors.Is(err, errBusy) {
+	err := f.connect(&r, from, opened)
+	for errors.Is(err, errBusy) || errors.Is(err, errEnded) {
 		f.again.Add(1)
-		time.Sleep(time.Second + rand.N(2*time.Second)) // as an agent does
-		err = f.connect(r, from, opened)
+		if errors.Is(err, errBusy) {
+			time.Sleep(time.Second + rand.N(2*time.Second)) // as an agent does
+		}
+		err = f.connect(&r, from, opened)
 	}
 	if err != nil && !f.ending.Load() {
 		f.mu.Lock()
@@ -176,7 +181,7 @@ func (f *fleet) read(r reader, from string, opened func()) {
 	}
 }
 
-func (f *fleet) connect(r reader, from string, opened func()) error {
+func (f *fleet) connect(r *reader, from string, opened func()) error {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 30 * time.Second}
 	conn, err := d.Dial("tcp", f.job.Address)
 	if err != nil {
@@ -185,14 +190,14 @@ func (f *fleet) connect(r reader, from string, opened func()) error {
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 1024)
 	if r.Stream {
-		if err := f.ask(conn, r, 0); err != nil {
+		if err := f.ask(conn, *r, 0); err != nil {
 			return err
 		}
-		return f.stream(in, opened)
+		return f.stream(in, r, opened)
 	}
 	// The first one doesn't wait: its answer says when the next connection may be opened.
 	for wait := 0; ; wait = 30 {
-		if err := f.ask(conn, r, wait); err != nil {
+		if err := f.ask(conn, *r, wait); err != nil {
 			return err
 		}
 		answer, err := http.ReadResponse(in, nil)
@@ -240,8 +245,8 @@ func (f *fleet) ask(conn net.Conn, r reader, wait int) error {
 	return err
 }
 
-// stream reads lines, and takes the time of events with a stamp.
-func (f *fleet) stream(in *bufio.Reader, opened func()) error {
+// stream reads lines, takes the time of events with a stamp, and moves the reader on.
+func (f *fleet) stream(in *bufio.Reader, r *reader, opened func()) error {
 	status, err := in.ReadString('\n')
 	if err == nil && strings.HasPrefix(status, "HTTP/1.1 503 ") {
 		return errBusy
@@ -250,12 +255,21 @@ func (f *fleet) stream(in *bufio.Reader, opened func()) error {
 		rest, _ := in.Peek(in.Buffered())
 		return fmt.Errorf("stream: %q %s: %w", status, rest, errors.Join(err, errors.New("not open")))
 	}
-	for {
+	for last := false; ; {
 		line, err := in.ReadSlice('\n')
+		if errors.Is(err, io.EOF) && last {
+			return errEnded
+		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return fmt.Errorf("stream: %w", err)
 		}
 		opened()
+		if text := strings.TrimSpace(string(line)); text != "" {
+			last = text == "0" // of the chunks
+			if id, found := strings.CutPrefix(text, "id: "); found {
+				r.Cursor = id
+			}
+		}
 		_, after, found := strings.Cut(string(line), stamp)
 		if !found {
 			continue

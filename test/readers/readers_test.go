@@ -28,13 +28,17 @@ import (
 )
 
 const (
-	holders = 20
+	users = 20
 	// Each active conversation is read by one stream; the other readers share quiet ones.
 	active = 1_000
-	quiet  = 100
-	rate   = 1_000 // events a second
-	span   = 30 * time.Second
-	batch  = 20 // events of as many conversations that one transaction writes
+	quiet  = 300
+	// A Session reads a quiet conversation at most this often, and a User has at least
+	// this many Sessions: fewer would be refused.
+	shared   = 3
+	sessions = 4
+	rate     = 1_000 // events a second
+	span     = 30 * time.Second
+	batch    = 20 // events of as many conversations that one transaction writes
 
 	goalMemory = 20_000
 	goalWakeup = 50 * time.Millisecond
@@ -56,7 +60,7 @@ func TestReaders(t *testing.T) {
 	readers := number(t)
 	floor := measureFloor(t, readers)
 	t.Logf("a bare server is measured: %.0f bytes a reader", floor)
-	r := newRig(t)
+	r := newRig(t, readers)
 	t.Log("the conversations are there")
 	before := r.settled(t)
 	first, second := startHelper(t, "agents"), startHelper(t, "agents")
@@ -90,7 +94,7 @@ func TestReaders(t *testing.T) {
     median, ms                        %8.1f
     99th percentile, ms               %8.1f      %6d
 
-%d requests were refused for now, with 503, and made again.
+%d requests were refused for now, with 503, or ended with their stream, and made again.
 Events were written to the database by the measurement itself, %d conversations in a
 transaction, and rung for over NATS as by another process.
 
@@ -163,22 +167,28 @@ type rig struct {
 	*whole.Installation
 	company *whole.Company
 	client  *http.Client
-	holders []holder
+	holders []holder // each User's i-th Session is at i*users + the User
 	active  []reader
 	quiet   []reader
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, readers int) *rig {
 	t.Helper()
 	outside := whole.StartOutside(t, publicnet.Outside+":443")
-	r := &rig{Installation: whole.Serve(t, outside, whole.InstallationOptions{LogLevel: "warn"})}
+	r := &rig{Installation: whole.Serve(t, outside, whole.InstallationOptions{LogLevel: "warn", MaxReaders: 2 * readers})}
 	r.company = whole.Onboard(t, r.API, outside, whole.Spec{Slug: "noodles", Domain: whole.Websites()[0]})
 	endpoints, err := whole.FindCompany(t.Context(), r.Client, "https://"+whole.Websites()[0])
 	require.NoError(t, err)
 	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(r.client.CloseIdleConnections)
-	for range holders {
-		r.holders = append(r.holders, r.session(t, outside.Identity, endpoints))
+	var names []string
+	for range users {
+		names = append(names, "user-"+fixture.RandomID())
+	}
+	for range max(sessions, (readers-active+quiet*shared-1)/(quiet*shared)) {
+		for _, name := range names {
+			r.holders = append(r.holders, r.session(t, outside.Identity, name, endpoints))
+		}
 	}
 	// Every conversation gets an agent's message and the backend's answer.
 	var wait sync.WaitGroup
@@ -190,7 +200,7 @@ func newRig(t *testing.T) *rig {
 		wait.Go(func() {
 			defer func() { <-gate }()
 			var err error
-			if all[i], err = r.converse(t.Context(), endpoints, i%holders); err != nil {
+			if all[i], err = r.converse(t.Context(), endpoints, i%users); err != nil {
 				failed <- err
 			}
 		})
@@ -204,14 +214,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) session(t *testing.T, agent *fixture.Agent, e whole.Endpoints) holder {
+func (r *rig) session(t *testing.T, agent *fixture.Agent, user string, e whole.Endpoints) holder {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	h := holder{Key: raw}
-	form := agent.TokenForm(t, "user-"+fixture.RandomID(), e.Token, time.Now())
+	form := agent.TokenForm(t, user, e.Token, time.Now())
 	var token struct {
 		AccessToken string `json:"access_token"`
 	}
@@ -284,13 +294,14 @@ func (r *rig) call(ctx context.Context, h holder, method, address, contentType, 
 // jobs deals the readers to two processes: the streams of active conversations are the first one's.
 func (r *rig) jobs(readers int) (one, two job) {
 	all := make([]reader, 0, readers)
-	for _, a := range r.active {
-		a.Stream = true
+	each := len(r.holders) / users
+	for i, a := range r.active {
+		a.Stream, a.Holder = true, i/users%each*users+a.Holder
 		all = append(all, a)
 	}
-	for i := len(all); i < readers; i++ {
-		q := r.quiet[i%len(r.quiet)]
-		q.Stream = i < readers/2
+	for i := range readers - active {
+		q := r.quiet[i%quiet]
+		q.Stream, q.Holder = len(all) < readers/2, i/quiet%each*users+q.Holder
 		all = append(all, q)
 	}
 	// Streams and polls in both, and each below the limit of open files.
@@ -353,8 +364,8 @@ func add(ctx context.Context, db *pgx.Conn, company string, ids []string) (map[s
 		rows, err := tx.Query(ctx, `WITH heads AS (
 			UPDATE conversations SET last_sequence = last_sequence + 1, last_event_at = now(), updated_at = now(), version = version + 1 WHERE id = ANY($1)
 			RETURNING id, last_sequence)
-			INSERT INTO events (company_id, conversation_id, sequence, type, payload, created_at)
-			SELECT $2, id, last_sequence, 'message', $3, now() FROM heads RETURNING conversation_id, sequence`, ids, company, []byte(payload))
+			INSERT INTO events (id, company_id, conversation_id, sequence, type, payload, created_at)
+			SELECT gen_random_uuid(), $2, id, last_sequence, 'message', $3, now() FROM heads RETURNING conversation_id, sequence`, ids, company, []byte(payload))
 		if err != nil {
 			return err
 		}

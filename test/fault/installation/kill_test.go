@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -102,6 +103,9 @@ func killUnderLoad(t *testing.T, up, within time.Duration, of func(place) (kill,
 	random := rand.New(rand.NewPCG(seed, 0))
 	p := newPlace(t, whole.InstallationOptions{Durable: true})
 	p.company.Backend.Answer(whole.Echo)
+	// An answer that takes longer than usual is still the answer: nobody is told that none came.
+	require.NoError(t, p.API.Call(t.Context(), http.MethodPatch, p.company.Name+"/limits?update_mask=answer_deadline",
+		map[string]any{"answer_deadline": fmt.Sprintf("%ds", int(within.Seconds()))}, nil))
 	kill, restart := of(p)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
