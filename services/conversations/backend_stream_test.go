@@ -52,9 +52,9 @@ func dial(t *testing.T, conn *grpc.ClientConn, scope tenancy.Scope, hello *admin
 	return &socket{t, stream, cancel}
 }
 
-func (in *installation) dial(t *testing.T, max int32) *socket {
+func (in *installation) dial(t *testing.T, most int32) *socket {
 	t.Helper()
-	s := dial(t, in.Conn(t), in.company.Scope, &adminv1.BackendHello{Company: in.company.Scope.Name(), MaxInFlight: max})
+	s := dial(t, in.Conn(t), in.company.Scope, &adminv1.BackendHello{Company: in.company.Scope.Name(), MaxInFlight: most})
 	require.Equal(t, in.company.Scope.Name(), s.next().GetWelcome().GetCompany())
 	return s
 }

@@ -211,7 +211,9 @@ func TestInbox_Settings(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int32(7), dry.GetMaxPerPerson())
 		for _, s := range []*adminv1.InboxSettings{
-			{TimeZone: "Mars"}, {QueueTimeout: durationpb.New(time.Second)}, {Words: map[string]*adminv1.InboxWords{"?": {}}},
+			{TimeZone: "Mars"},
+			{QueueTimeout: durationpb.New(time.Second)},
+			{Words: map[string]*adminv1.InboxWords{"?": {}}},
 			{OpeningHours: []*adminv1.OpeningHours{{Weekday: 1, Start: "10:00", End: "09:00"}}},
 			{OpeningHours: []*adminv1.OpeningHours{{Weekday: 8, Start: "09:00", End: "10:00"}}},
 			{OpeningHours: []*adminv1.OpeningHours{{Weekday: 1, Start: "9:00", End: "10:00"}}},

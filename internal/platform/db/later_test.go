@@ -39,7 +39,7 @@ func TestLater_QueriesSeeWhatWasPutOff(t *testing.T) {
 func TestLater_IsCommittedAndRolledBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		scope := dbtest.Company(t, d)
-		make := func(id string, end error) error {
+		create := func(id string, end error) error {
 			return d.Write(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error {
 				if err := tx.Domain.Create().SetID(id).SetDomain(id + ".example").SetChallenge("c").Exec(db.Later(ctx)); err != nil {
 					return err
@@ -54,16 +54,16 @@ func TestLater_IsCommittedAndRolledBack(t *testing.T) {
 			}))
 			return n
 		}
-		require.NoError(t, make("dom_1", nil))
+		require.NoError(t, create("dom_1", nil))
 		require.Equal(t, 1, count())
-		require.ErrorIs(t, make("dom_2", context.Canceled), context.Canceled)
+		require.ErrorIs(t, create("dom_2", context.Canceled), context.Canceled)
 		require.Equal(t, 1, count())
 		// A collision shows at the commit at the latest, and leaves nothing behind: neither rows nor a broken connection.
 		for range 40 {
-			require.True(t, db.IsTaken(make("dom_1", nil)))
+			require.True(t, db.IsTaken(create("dom_1", nil)))
 		}
 		require.Equal(t, 1, count())
-		require.NoError(t, make("dom_3", nil))
+		require.NoError(t, create("dom_3", nil))
 		require.Equal(t, 2, count())
 	})
 }
