@@ -80,7 +80,7 @@ func (c *Client) Stream(ctx context.Context, r StreamRequest) (*StreamResponse, 
 	ack.Stop()
 	_, out.Address = out.watch.done()
 	if err != nil {
-		return out, b.end(err)
+		return out, b.end(err) //nolint:spancheck,nolintlint // which ends it; whether that is seen depends on what was linted before
 	}
 	out.Status, out.Header, out.ContentType, out.URL = res.StatusCode, keep(res.Header), mediaType(res.Header), u.String()
 	b.body, out.Body = res.Body, b
@@ -88,7 +88,7 @@ func (c *Client) Stream(ctx context.Context, r StreamRequest) (*StreamResponse, 
 		if out.Status >= 200 && out.Status <= 299 {
 			_ = res.Body.Close() // nothing of it is wanted
 			out.Body = nil
-			return out, b.end(err)
+			return out, b.end(err) //nolint:spancheck,nolintlint // which ends it; whether that is seen depends on what was linted before
 		}
 		b.left, b.silent = 0, true
 	}
