@@ -20,7 +20,7 @@ export async function model() {
   mock.onMessage('Break', { error: { message: 'oops', type: 'server_error' }, status: 500 });
   mock.on({ userMessage: 'No tools', predicate: (req) => (req.tools ?? []).length > 0 }, { error: { message: 'this model knows no tools', type: 'invalid_request_error', code: 'tools_unsupported' }, status: 400 });
   mock.on({ userMessage: 'No tools' }, { content: 'Without tools, then.' });
-  mock.on({ userMessage: 'Remember?', predicate: (req) => req.messages.map((m) => m.role).join() === 'system,user,assistant,user' }, { content: 'I remember.' });
+  mock.on({ userMessage: 'Remember?', predicate: (req) => req.messages.map((m) => m.role).join() === 'system,user,user,assistant,user' }, { content: 'I remember.' });
   mock.on({ userMessage: 'Who am I?', systemMessage: ['Be kind.', 'is signed in', 'acc_7', 'poppy:read', 'authorises'] }, { content: 'You are signed in.' });
   mock.on({ userMessage: 'Who am I?', systemMessage: ['is not signed in'] }, { content: 'I cannot know.' });
   mock.on({ userMessage: /\{"order":"1042"\}/ }, { content: 'Order 1042 it is.' });
