@@ -38,15 +38,21 @@ const stall = time.Second
 // overEach runs fn with every transport: parked connections of plain HTTP, HTTP/1 over TLS, HTTP/2.
 func overEach(t *testing.T, streams web.Streams, fn func(*testing.T, *installation, transport)) {
 	t.Helper()
+	overEachWith(t, streams, stall, fn)
+}
+
+// overEachWith is overEach for tests so busy that nobody is slow on purpose.
+func overEachWith(t *testing.T, streams web.Streams, stall time.Duration, fn func(*testing.T, *installation, transport)) {
+	t.Helper()
 	cfg := impatient
 	cfg.Streams = streams
 	in := newInstallationWith(t, dbtest.SQLite(t), cfg)
 	for _, version := range []string{"plain", "tls", "h2"} {
-		t.Run(version, func(t *testing.T) { fn(t, in, in.transport(t, version)) })
+		t.Run(version, func(t *testing.T) { fn(t, in, in.transport(t, version, stall)) })
 	}
 }
 
-func (in *installation) transport(t *testing.T, version string) transport {
+func (in *installation) transport(t *testing.T, version string, stall time.Duration) transport {
 	t.Helper()
 	ts := httptest.NewUnstartedServer(nil)
 	ts.StartTLS()

@@ -306,7 +306,7 @@ func TestStream_ResumedUnderLoadMissesAndRepeatsNothing(t *testing.T) {
 }
 
 func TestLP01_ReadersThatGoLeaveNothing(t *testing.T) {
-	overEach(t, web.Streams{Readers: many}, func(t *testing.T, in *installation, tr transport) {
+	overEachWith(t, web.Streams{Readers: many}, patience, func(t *testing.T, in *installation, tr transport) {
 		n := 2_000
 		if tr.name != "plain" {
 			n = 200 // they cost handshakes, or share a few connections
@@ -406,7 +406,7 @@ func TestLP02_DrainEndsPollsAndStreams(t *testing.T) {
 
 func TestPoll_ConnectionsGoOn(t *testing.T) {
 	in := newInstallation(t, dbtest.SQLite(t))
-	tr := in.transport(t, "plain")
+	tr := in.transport(t, "plain", stall)
 	u := in.user("usr_1")
 	got := u.start(t, "msg_1", "hello")
 	for i := range 3 {
