@@ -49,15 +49,17 @@ func TestLP02_StopAnswersEveryHeldReadAtOnce(t *testing.T) {
 		}
 		a := whole.NewAgent(t, o, client, endpoints)
 		require.NoError(t, a.StartSession(ctx))
-		id, err := a.Open(ctx, fixture.RandomID(), "hello")
-		require.NoError(t, err)
-		_, cursor, err := a.ReadUntil(ctx, id, "", whole.Idle)
-		require.NoError(t, err)
-		for range 10 {
-			go func() {
-				page, err := a.Read(ctx, id, cursor, 30)
-				results <- held{page, err, time.Now()}
-			}()
+		for range 5 { // a Session has few readers in one conversation
+			id, err := a.Open(ctx, fixture.RandomID(), "hello")
+			require.NoError(t, err)
+			_, cursor, err := a.ReadUntil(ctx, id, "", whole.Idle)
+			require.NoError(t, err)
+			for range 2 {
+				go func() {
+					page, err := a.Read(ctx, id, cursor, 30)
+					results <- held{page, err, time.Now()}
+				}()
+			}
 		}
 	}
 	watches := watch(t, s, c, first, api)
