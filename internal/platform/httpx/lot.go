@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,9 +20,12 @@ type lot struct {
 	back   chan net.Conn
 	closed chan struct{}
 	once   sync.Once
+	// dismissed: no connection waits for a next request any more.
+	dismissed atomic.Bool
 
 	mu     sync.Mutex
 	all    map[*parked]struct{}
+	coming int           // who is between net/http and all
 	change chan struct{} // closed with the next removal that leaves nothing; nil when nobody waits
 }
 
@@ -29,9 +33,24 @@ func newLot(ctx context.Context, log *slog.Logger, d *Drainer, stall time.Durati
 	return &lot{ctx: ctx, log: log, drainer: d, stall: stall, back: make(chan net.Conn), closed: make(chan struct{}), all: map[*parked]struct{}{}}
 }
 
+// expect announces a connection that net/http is about to let go of; add or turnAway follows.
+func (l *lot) expect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coming++
+}
+
+func (l *lot) turnAway() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.coming--
+	l.tell()
+}
+
 func (l *lot) add(p *parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.coming--
 	l.all[p] = struct{}{}
 }
 
@@ -39,7 +58,15 @@ func (l *lot) remove(p *parked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, p)
-	if len(l.all) == 0 && l.change != nil {
+	l.tell()
+}
+
+// empty needs l.mu.
+func (l *lot) empty() bool { return len(l.all)+l.coming == 0 }
+
+// tell needs l.mu.
+func (l *lot) tell() {
+	if l.empty() && l.change != nil {
 		close(l.change)
 		l.change = nil
 	}
@@ -66,8 +93,10 @@ func (l *lot) wakeOnDrain() {
 	}
 }
 
-// dismiss closes the connections that wait for a next request.
+// dismiss closes the connections that wait for a next request, and has those close
+// that would.
 func (l *lot) dismiss() {
+	l.dismissed.Store(true) // before the look: who misses it is seen there
 	for _, p := range l.list() {
 		p.mu.Lock()
 		answered := p.state == answered
@@ -81,7 +110,7 @@ func (l *lot) dismiss() {
 // wait returns when nobody is parked; at the end of ctx it cuts who is left.
 func (l *lot) wait(ctx context.Context) error {
 	l.mu.Lock()
-	if len(l.all) == 0 {
+	if l.empty() {
 		l.mu.Unlock()
 		return nil
 	}

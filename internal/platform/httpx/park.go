@@ -56,8 +56,10 @@ func park(w http.ResponseWriter, r *http.Request, h *Held) *parked {
 	if err := w.Header().Write(&head); err != nil { // memory takes everything
 		return nil
 	}
+	s.lot.expect()
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
+		s.lot.turnAway()
 		return nil
 	}
 	if back, ok := conn.(*resumed); ok && len(back.ahead) == 0 {
@@ -140,6 +142,8 @@ func (p *parked) finish(h *Held) {
 			p.leave()
 		case len(p.ahead) > 0:
 			p.resume()
+		case p.lot.dismissed.Load():
+			p.leave()
 		default:
 			p.state, p.head = answered, nil
 			_ = p.conn.SetDeadline(clock.System().Add(IdleTimeout)) // a dead connection is noticed by who reads it
