@@ -61,17 +61,20 @@ type fault struct {
 
 func faults() map[string]fault {
 	hang := make(chan struct{})
+	var late gates
 	return map[string]fault{
 		"slow": {
 			deadline: "0.5s",
-			answer: func(*testing.T, *company) func(delivery) reply {
+			answer: func(t *testing.T, _ *company) func(delivery) reply {
 				return func(d delivery) reply {
-					time.Sleep(1200 * time.Millisecond)
+					late.wait(t, d.body.Data.Conversation.ID)
 					return says("Late: " + d.body.Data.Message.Text)
 				}
 			},
 			check: func(t *testing.T, s *session, id, said string) {
 				t.Helper()
+				s.idleSoon(t, id)
+				late.open(id)
 				events := s.becomes(t, id, func(events []event) bool { return len(events) == 5 })
 				require.Equal(t, []string{"user", "working", "company", "idle", "company"}, shape(events))
 				require.Contains(t, events[2].words(), "did not answer in time")
@@ -178,6 +181,33 @@ func faults() map[string]fault {
 				require.Contains(t, []string{"user working closed", "user working company idle closed"}, strings.Join(shape(events), " "))
 			},
 		},
+	}
+}
+
+// gates are waited at until they open, one for each conversation.
+type gates struct {
+	mu  sync.Mutex
+	all map[string]chan struct{}
+}
+
+func (g *gates) gate(id string) chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil {
+		g.all = map[string]chan struct{}{}
+	}
+	if g.all[id] == nil {
+		g.all[id] = make(chan struct{})
+	}
+	return g.all[id]
+}
+
+func (g *gates) open(id string) { close(g.gate(id)) }
+
+func (g *gates) wait(t *testing.T, id string) {
+	select {
+	case <-g.gate(id):
+	case <-t.Context().Done():
 	}
 }
 
