@@ -21,13 +21,4 @@ type SystemClock struct{}
 func (SystemClock) Now() time.Time { return clock.System() }
 
 // Wait waits for real.
-func (SystemClock) Wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (SystemClock) Wait(ctx context.Context, d time.Duration) error { return clock.Wait(ctx, d) }

@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 const (
@@ -85,7 +87,7 @@ func (c *adminClient) call(ctx context.Context, method, path string, query url.V
 	var failure error
 	for try := range tries {
 		if try > 0 {
-			if err := pause(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
+			if err := clock.Wait(ctx, time.Duration(try)*300*time.Millisecond); err != nil {
 				return errors.Join(failure, err)
 			}
 		}
@@ -148,15 +150,4 @@ func requestID() url.Values {
 func uuid(b [16]byte, version byte) string {
 	b[6], b[8] = b[6]&0x0f|version<<4, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 const (
@@ -98,7 +100,7 @@ func (b *Backend) stream(w http.ResponseWriter, r *http.Request, a answer) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	for i, word := range strings.SplitAfter(a.Messages[0].Text, " ") {
-		if i > 0 && pause(r.Context(), b.pace) != nil {
+		if i > 0 && clock.Wait(r.Context(), b.pace) != nil {
 			return
 		}
 		if writeEvent(w, "text-delta", map[string]string{"text": word}) != nil || out.Flush() != nil {

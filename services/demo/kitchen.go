@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 const (
@@ -56,7 +58,7 @@ func (k *kitchen) take(delivery, conversation string, a answer) bool {
 	k.asked.put(delivery, true)
 	at := fmt.Sprintf("/v1/%s/conversations/%s:respond", k.company, conversation)
 	k.busy.Go(func() {
-		if pause(k.ctx, k.time) != nil {
+		if clock.Wait(k.ctx, k.time) != nil {
 			return
 		}
 		// Named by what it answers, it is recorded once however often it is posted.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 const (
@@ -342,7 +344,7 @@ func (o *onboarding) verify(ctx context.Context, dom domain) error {
 			return nil
 		}
 		if try > 0 {
-			if err := pause(ctx, min(time.Duration(try)*250*time.Millisecond, 2*time.Second)); err != nil {
+			if err := clock.Wait(ctx, min(time.Duration(try)*250*time.Millisecond, 2*time.Second)); err != nil {
 				return err
 			}
 		}

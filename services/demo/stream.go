@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 )
 
@@ -32,7 +33,7 @@ type streamer struct {
 func (s *streamer) run(ctx context.Context) {
 	for {
 		err := s.once(ctx)
-		if pause(ctx, streamPause) != nil {
+		if clock.Wait(ctx, streamPause) != nil {
 			return
 		}
 		s.cfg.Log.WarnContext(ctx, "the stream of deliveries ended", "error", err)
@@ -98,7 +99,7 @@ func (s *streamer) answer(ctx context.Context, out *outgoing, event *adminv1.Bac
 	case a.way == inPieces:
 		for _, word := range strings.SplitAfter(a.Messages[0].Text, " ") {
 			piece := &adminv1.ConnectRequest{Frame: &adminv1.ConnectRequest_Delta{Delta: &adminv1.BackendDelta{Delivery: id, Text: word}}}
-			if out.send(piece) != nil || pause(ctx, s.backend.pace) != nil {
+			if out.send(piece) != nil || clock.Wait(ctx, s.backend.pace) != nil {
 				return
 			}
 		}

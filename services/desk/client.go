@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 const (
@@ -86,7 +88,7 @@ func (c *client) call(ctx context.Context, method, path string, body []byte, out
 	var failure error
 	for try := range tries {
 		if try > 0 {
-			if err := sleep(ctx, time.Duration(try)*c.pause); err != nil {
+			if err := clock.Wait(ctx, time.Duration(try)*c.pause); err != nil {
 				return errors.Join(failure, err)
 			}
 		}
@@ -143,15 +145,4 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, accep
 	}
 	e.Status = res.StatusCode
 	return nil, e
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

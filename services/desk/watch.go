@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
 const (
@@ -25,7 +27,7 @@ func (c *client) watch(ctx context.Context, company string, ring func()) error {
 		if err != nil && !again(err) {
 			return err
 		}
-		if sleep(ctx, c.pause) == nil {
+		if clock.Wait(ctx, c.pause) == nil {
 			ring() // what happened meanwhile is looked for
 		}
 	}

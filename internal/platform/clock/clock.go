@@ -53,3 +53,15 @@ func Every(ctx context.Context, d time.Duration, fn func(context.Context)) {
 		}
 	}
 }
+
+// Wait returns after d, or with the context's error when that ends first.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

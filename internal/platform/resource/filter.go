@@ -6,35 +6,47 @@ import (
 	"strings"
 )
 
-// ParseFilter reads the filter of a list: equalities joined by AND, such as
+// ParseFilter reads the filter of a list, as Conditions does. Values go where fields
+// says; none is empty.
+func ParseFilter(raw string, fields map[string]*string) error {
+	return Conditions(raw, func(name, value string) error {
+		target, known := fields[name]
+		if !known {
+			return NoIndex(slices.Sorted(maps.Keys(fields))...)
+		}
+		if value == "" {
+			return noText(name)
+		}
+		*target = value
+		return nil
+	})
+}
+
+// Conditions reads a filter and gives each of its conditions to take. A filter is
+// equalities joined by AND, such as
 //
 //	status = "idle" AND client_id = "https://agent.example/agent.json"
 //
-// Values are quoted, with \" and \\ as the only escapes, and go where fields says. Each
-// field may be named once.
-func ParseFilter(raw string, fields map[string]*string) error {
-	rest := strings.TrimSpace(raw)
-	if rest == "" {
-		return nil
-	}
-	for {
+// Values are quoted, with \" and \\ as the only escapes. Each field may be named once.
+func Conditions(raw string, take func(name, value string) error) error {
+	seen := map[string]bool{}
+	for rest := strings.TrimSpace(raw); rest != ""; {
 		name, after, ok := strings.Cut(rest, "=")
 		name = strings.TrimSpace(name)
 		if !ok {
 			return Invalid("filter", "expected field = \"value\"")
 		}
-		target, known := fields[name]
-		if !known {
-			return Invalid("filter", "no index serves a filter on this field; these have one: "+strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
-		}
-		if *target != "" {
+		if seen[name] {
 			return Invalid("filter", name+" is named twice")
 		}
+		seen[name] = true
 		value, after, ok := cutQuoted(strings.TrimSpace(after))
-		if !ok || value == "" {
-			return Invalid("filter", "the value of "+name+" must be a quoted text")
+		if !ok {
+			return noText(name)
 		}
-		*target = value
+		if err := take(name, value); err != nil {
+			return err
+		}
 		if rest = strings.TrimSpace(after); rest == "" {
 			return nil
 		}
@@ -42,6 +54,16 @@ func ParseFilter(raw string, fields map[string]*string) error {
 			return Invalid("filter", "conditions are joined by AND")
 		}
 	}
+	return nil
+}
+
+// NoIndex refuses a field of a filter that is none of fields.
+func NoIndex(fields ...string) error {
+	return Invalid("filter", "no index serves a filter on this field; these have one: "+strings.Join(fields, ", "))
+}
+
+func noText(name string) error {
+	return Invalid("filter", "the value of "+name+" must be a quoted text")
 }
 
 // OneOf reports a value of a filter that is none of those it can have; "" is none and fits.

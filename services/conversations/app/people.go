@@ -21,13 +21,7 @@ func (a *App) Assign(ctx context.Context, scope tenancy.Scope, id, person string
 			return nil, err
 		}
 	}
-	var out *store.Conversation
-	err := a.write(ctx, scope, func(ctx context.Context, u *unit) error {
-		c, err := u.Lock(ctx, id)
-		if err != nil {
-			return err
-		}
-		out = c
+	return a.locked(ctx, scope, id, func(ctx context.Context, u *unit, c *store.Conversation) error {
 		switch {
 		case c.Assignee == person:
 			return nil
@@ -43,7 +37,6 @@ func (a *App) Assign(ctx context.Context, scope tenancy.Scope, id, person string
 		u.touch(c)
 		return nil
 	})
-	return out, err
 }
 
 // touch rings for a change without an event: the inbox shows it, the agent doesn't.
@@ -55,13 +48,7 @@ func (a *App) Join(ctx context.Context, scope tenancy.Scope, id, person string) 
 	if err := checkPerson("person", person); err != nil {
 		return nil, err
 	}
-	var out *store.Conversation
-	err := a.write(ctx, scope, func(ctx context.Context, u *unit) error {
-		c, err := u.Lock(ctx, id)
-		if err != nil {
-			return err
-		}
-		out = c
+	return a.locked(ctx, scope, id, func(ctx context.Context, u *unit, c *store.Conversation) error {
 		if c.Person == person && c.InInbox() {
 			return nil
 		}
@@ -76,7 +63,6 @@ func (a *App) Join(ctx context.Context, scope tenancy.Scope, id, person string) 
 		}
 		return u.take(ctx, c, person)
 	})
-	return out, err
 }
 
 // gone reports that a person said how long they would be there, and that it is over.
@@ -175,13 +161,7 @@ func (a *App) DeclineHandoff(ctx context.Context, scope tenancy.Scope, id, reaso
 			return nil, resource.Invalid("reason", "can't be a message")
 		}
 	}
-	var out *store.Conversation
-	err := a.write(ctx, scope, func(ctx context.Context, u *unit) error {
-		c, err := u.Lock(ctx, id)
-		if err != nil {
-			return err
-		}
-		out = c
+	return a.locked(ctx, scope, id, func(ctx context.Context, u *unit, c *store.Conversation) error {
 		if c.Status != conversation.Queued {
 			return problem.New(problem.Conflict, problem.FailedPrecondition, "", "the conversation waits for nobody: it is %s", c.Status)
 		}
@@ -195,18 +175,24 @@ func (a *App) DeclineHandoff(ctx context.Context, scope tenancy.Scope, id, reaso
 		}
 		return u.nobodyJoins(ctx, c, text)
 	})
-	return out, err
 }
 
 // asOwner does something with a conversation that person handles.
 func (a *App) asOwner(ctx context.Context, scope tenancy.Scope, id, person string, do func(context.Context, *unit, *store.Conversation) error) (*store.Conversation, error) {
+	return a.locked(ctx, scope, id, func(ctx context.Context, u *unit, c *store.Conversation) error {
+		if err := checkHandles(c, person); err != nil {
+			return err
+		}
+		return do(ctx, u, c)
+	})
+}
+
+// locked does something with a conversation that nobody else changes meanwhile.
+func (a *App) locked(ctx context.Context, scope tenancy.Scope, id string, do func(context.Context, *unit, *store.Conversation) error) (*store.Conversation, error) {
 	var out *store.Conversation
 	err := a.write(ctx, scope, func(ctx context.Context, u *unit) error {
 		c, err := u.Lock(ctx, id)
 		if err != nil {
-			return err
-		}
-		if err := checkHandles(c, person); err != nil {
 			return err
 		}
 		out = c

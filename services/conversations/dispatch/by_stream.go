@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/pieces"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/services/conversations/app"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
@@ -29,9 +30,9 @@ func (d *Dispatcher) byStream(ctx context.Context, c store.Claim, r route, body 
 	}
 	messageID := ids.New(ids.Message)
 	event := Event{Delivery: c.Delivery.ID, Attempt: c.Delivery.Attempts + 1, Body: body}
-	shown := newPieces(d.shows(ctx, c, messageID))
-	defer shown.stop(false)
-	q := d.streams.ask(c.Scope.CompanyID(), event, shown.add)
+	shown := pieces.New(d.shows(ctx, c, messageID))
+	defer shown.Stop(false)
+	q := d.streams.ask(c.Scope.CompanyID(), event, shown.Add)
 	if q == nil {
 		return d.noStream(c)
 	}
@@ -58,7 +59,7 @@ func (d *Dispatcher) byStream(ctx context.Context, c store.Claim, r route, body 
 	if got.broken {
 		return d.broken(c, r)
 	}
-	shown.stop(true)
+	shown.Stop(true)
 	return d.hear(c, r, got, messageID)
 }
 

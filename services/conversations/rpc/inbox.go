@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -120,24 +119,9 @@ func (s *Inbox) SendAsPerson(ctx context.Context, req *adminv1.SendAsPersonReque
 
 // personReply checks what a person says and does. That it is a person is ours to say.
 func personReply(req *adminv1.SendAsPersonRequest) (conversation.Reply, error) {
-	r := conversation.Reply{Close: req.GetClose()}
-	for i, m := range req.GetMessages() {
-		parsed, err := parseMessage(fmt.Sprintf("messages[%d]", i), &adminv1.Message{Sender: string(conversation.SenderHuman), Text: m.GetText(), Data: m.GetData()})
-		if err != nil {
-			return r, err
-		}
-		r.Messages = append(r.Messages, parsed)
-	}
-	var err error
-	if a := req.GetAuthorization(); a != nil {
-		if r.Authorization, err = conversation.NewAuthorization(a.GetError(), a.GetScope()); err != nil {
-			return r, err
-		}
-	}
-	if reason := req.GetRequestUser(); reason != "" {
-		if r.UserRequested, err = conversation.NewUserRequest(reason); err != nil {
-			return r, err
-		}
+	r, err := parseSaid(string(conversation.SenderHuman), req)
+	if err != nil {
+		return r, err
 	}
 	return r, r.Check()
 }

@@ -2,8 +2,8 @@ package rpc
 
 import (
 	"context"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -115,29 +115,14 @@ func inboxPosition(now time.Time, req *adminv1.ListInboxItemsRequest) (store.Inb
 	return store.InboxPosition{Resting: resting, At: time.UnixMicro(at).UTC(), ID: key[2]}, nil
 }
 
-// parseInboxFilter reads the filter of an inbox: equalities joined by AND, as in parseFilter.
-// The value of person and assignee may be empty.
+// parseInboxFilter reads the filter of an inbox. The value of person and assignee may be empty.
 func parseInboxFilter(raw string) (store.InboxFilter, error) {
 	var f store.InboxFilter
-	seen := map[string]bool{}
-	for rest := strings.TrimSpace(raw); rest != ""; {
-		name, after, ok := strings.Cut(rest, "=")
-		name = strings.TrimSpace(name)
-		if !ok {
-			return store.InboxFilter{}, badFilter("expected field = \"value\"")
-		}
-		if seen[name] {
-			return store.InboxFilter{}, badFilter(name + " is named twice")
-		}
-		seen[name] = true
-		value, after, ok := cutQuoted(strings.TrimSpace(after))
-		if !ok {
-			return store.InboxFilter{}, badFilter("the value of " + name + " must be a quoted text")
-		}
+	err := resource.Conditions(raw, func(name, value string) error {
 		switch name {
 		case "status":
-			if !oneOf(value, "working", "idle", "queued") {
-				return store.InboxFilter{}, badFilter("status is one of working, idle and queued")
+			if !slices.Contains([]string{"working", "idle", "queued"}, value) {
+				return resource.Invalid("filter", "status is one of working, idle and queued")
 			}
 			f.Status = value
 		case "person":
@@ -145,14 +130,12 @@ func parseInboxFilter(raw string) (store.InboxFilter, error) {
 		case "assignee":
 			f.Assignee = &value
 		default:
-			return store.InboxFilter{}, badFilter("no index serves a filter on this field; status, person and assignee have one")
+			return resource.NoIndex("status", "person", "assignee")
 		}
-		if rest = strings.TrimSpace(after); rest == "" {
-			break
-		}
-		if rest, ok = strings.CutPrefix(rest, "AND "); !ok || strings.TrimSpace(rest) == "" {
-			return store.InboxFilter{}, badFilter("conditions are joined by AND")
-		}
+		return nil
+	})
+	if err != nil {
+		return store.InboxFilter{}, err
 	}
 	return f, nil
 }

@@ -71,12 +71,34 @@ func responded(scope tenancy.Scope, c *store.Conversation, events []store.Event)
 // parseReply checks what the Company's agent says and does. That it is the agent is
 // ours to say: a person is named where they join.
 func parseReply(req *adminv1.RespondRequest) (conversation.Reply, error) {
-	r := conversation.Reply{Close: req.GetClose()}
 	if req.GetClose() && req.GetMore() {
-		return r, resource.Invalid("more", "nothing follows a close")
+		return conversation.Reply{}, resource.Invalid("more", "nothing follows a close")
 	}
+	r, err := parseSaid("", req)
+	if err != nil {
+		return r, err
+	}
+	if h := req.GetHandOff(); h != nil {
+		r.HandOff, r.HandOffReason = true, h.GetReason()
+		if err := conversation.CheckReason("hand_off.reason", h.GetReason()); err != nil {
+			return r, err
+		}
+	}
+	return r, r.Check()
+}
+
+// said is what the Company's agent and a person can both say and do.
+type said interface {
+	GetMessages() []*adminv1.Message
+	GetAuthorization() *adminv1.Authorization
+	GetRequestUser() string
+	GetClose() bool
+}
+
+func parseSaid(sender string, req said) (conversation.Reply, error) {
+	r := conversation.Reply{Close: req.GetClose()}
 	for i, m := range req.GetMessages() {
-		parsed, err := parseMessage(fmt.Sprintf("messages[%d]", i), &adminv1.Message{Text: m.GetText(), Data: m.GetData()})
+		parsed, err := parseMessage(fmt.Sprintf("messages[%d]", i), &adminv1.Message{Sender: sender, Text: m.GetText(), Data: m.GetData()})
 		if err != nil {
 			return r, err
 		}
@@ -93,13 +115,7 @@ func parseReply(req *adminv1.RespondRequest) (conversation.Reply, error) {
 			return r, renamed(err, func(string) string { return "request_user" })
 		}
 	}
-	if h := req.GetHandOff(); h != nil {
-		r.HandOff, r.HandOffReason = true, h.GetReason()
-		if err := conversation.CheckReason("hand_off.reason", h.GetReason()); err != nil {
-			return r, err
-		}
-	}
-	return r, r.Check()
+	return r, nil
 }
 
 // parseMessage checks what the Company wrote. id and role are ours to set: what the

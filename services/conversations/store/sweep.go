@@ -113,21 +113,15 @@ func (s *Store) Backlog(ctx context.Context, now time.Time) (n int, since time.T
 // NextCompany returns the first Company after the given id that has conversations;
 // ok is false after the last. One index probe each: a job that works through all
 // Companies never scans their rows to find them.
-func (s *Store) NextCompany(ctx context.Context, after string) (scope tenancy.Scope, ok bool, err error) {
-	err = s.db.SystemRead(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) error {
+func (s *Store) NextCompany(ctx context.Context, after string) (tenancy.Scope, bool, error) {
+	return s.db.FirstCompany(ctx, db.ClaimDeadlines, func(ctx context.Context, tx *ent.Tx) (string, error) {
 		row, err := tx.Conversation.Query().Where(entconversation.CompanyIDGT(after)).
 			Order(entconversation.ByCompanyID()).Select(entconversation.FieldCompanyID).First(ctx)
-		if ent.IsNotFound(err) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return "", err
 		}
-		ok = true
-		scope, err = tenancy.For(row.CompanyID)
-		return err
+		return row.CompanyID, nil
 	})
-	return scope, ok, err
 }
 
 // Inactive finds idle conversations without an event since before. One with an open

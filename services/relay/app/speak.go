@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
+	"github.com/poppyfield/poppyfield/internal/platform/pieces"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 )
 
@@ -73,23 +74,43 @@ const (
 // speak asks once. Pieces of the first message's text go to delta as they come,
 // never after it has returned; delta is nil where nobody wants them.
 func (a *App) speak(ctx context.Context, q Question, delta func(text string)) Spoken {
-	p := newPieces(delta)
+	p := pieces.New(delta)
 	var out Spoken
 	switch q.Endpoint.Kind {
 	case KindOpenAIChat:
-		out = a.speakChat(ctx, q, p)
+		out = a.translated(ctx, q, p, a.speakChat)
 	case KindA2A:
-		out = a.speakA2A(ctx, q, p)
+		out = a.translated(ctx, q, p, a.speakA2A)
 	default:
 		out = a.speakWebhook(ctx, q, p)
 	}
-	p.stop(out.Err == nil)
+	p.Stop(out.Err == nil)
 	return out
 }
 
-func (a *App) speakWebhook(ctx context.Context, q Question, p *pieces) Spoken {
+// translated has speak say a message in a protocol other than ours, unless there is
+// nothing in it to say there.
+func (a *App) translated(ctx context.Context, q Question, p *pieces.Joiner, speak func(context.Context, Question, told, *pieces.Joiner) Spoken) Spoken {
+	t, err := readBody(q.Body)
+	if err != nil {
+		return Spoken{Err: err}
+	}
+	if t.empty() {
+		return nothingAsked()
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.Endpoint.Whole())
+	defer cancel()
+	return speak(ctx, q, t, p)
+}
+
+// nothingAsked is the outcome of a message that only updates the context.
+func nothingAsked() Spoken {
+	return Spoken{Response: egress.Response{Status: http.StatusNoContent}, Reason: "nothing to ask"}
+}
+
+func (a *App) speakWebhook(ctx context.Context, q Question, p *pieces.Joiner) Spoken {
 	accept := jsonType
-	if p.out != nil {
+	if p.Wanted() {
 		accept += ", " + streamType
 	}
 	res, err := a.ask(ctx, q, request{url: q.Endpoint.URL, header: q.Header, body: q.Body, accept: accept})
@@ -101,7 +122,7 @@ func (a *App) speakWebhook(ctx context.Context, q Question, p *pieces) Spoken {
 		return refused(res)
 	}
 	if res.Status == http.StatusOK && res.ContentType == streamType {
-		stream := webhook.NewStreamAnswer(p.add)
+		stream := webhook.NewStreamAnswer(p.Add)
 		seen, err := follow(res, stream)
 		out := Spoken{Response: res.Answer(seen), Err: err}
 		if err == nil {

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
+	"github.com/poppyfield/poppyfield/internal/platform/pieces"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/services/relay/a2a"
@@ -29,27 +31,18 @@ type agentTurn struct {
 	at     a2a.Interface
 	header http.Header
 	about  told
-	pieces *pieces
+	pieces *pieces.Joiner
 	answer *a2a.Answer
 	seen   egress.Response // of the request before
 }
 
 // speakA2A tells an A2A agent the message and waits for the end of what it makes of it.
-func (a *App) speakA2A(ctx context.Context, q Question, p *pieces) Spoken {
-	body, err := readBody(q.Body)
-	if err != nil {
-		return Spoken{Err: err}
-	}
-	if body.empty() {
-		return nothingAsked()
-	}
-	ctx, cancel := context.WithTimeout(ctx, q.Endpoint.Whole())
-	defer cancel()
+func (a *App) speakA2A(ctx context.Context, q Question, about told, p *pieces.Joiner) Spoken {
 	found, failed := a.findAgent(ctx, q)
 	if failed != nil {
 		return *failed
 	}
-	t := &agentTurn{app: a, q: q, about: body, pieces: p, header: unsigned(q.Header)}
+	t := &agentTurn{app: a, q: q, about: about, pieces: p, header: unsigned(q.Header)}
 	var out Spoken
 	for _, at := range found {
 		t.at = at
@@ -72,7 +65,7 @@ func notSpoken(err error) bool {
 // run speaks to one interface: as a stream where the agent has that, and otherwise
 // whole; then it asks how far the task is, until it is over.
 func (t *agentTurn) run(ctx context.Context) Spoken {
-	t.answer = a2a.NewAnswer(t.pieces.add)
+	t.answer = a2a.NewAnswer(t.pieces.Add)
 	err := t.send(ctx, t.at.Stream)
 	var reported *a2a.Error
 	if t.at.Stream && errors.As(err, &reported) && reported.NotStreamed() {
@@ -93,14 +86,10 @@ func (t *agentTurn) run(ctx context.Context) Spoken {
 
 // pause waits, and is out of time when the attempt is.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if clock.Wait(ctx, d) != nil {
 		return &egress.Error{Kind: egress.Timeout, Detail: "the agent took too long"}
 	}
+	return nil
 }
 
 func (t *agentTurn) send(ctx context.Context, stream bool) error {

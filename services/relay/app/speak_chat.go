@@ -8,33 +8,20 @@ import (
 	"strconv"
 
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
+	"github.com/poppyfield/poppyfield/internal/platform/pieces"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/services/relay/chat"
 )
 
-// nothingAsked is the outcome of a message that only updates the context.
-func nothingAsked() Spoken {
-	return Spoken{Response: egress.Response{Status: http.StatusNoContent}, Reason: "nothing to ask"}
-}
-
 // speakChat asks a chat model. A server that refuses the request with tools is asked
 // once more without them, within the same attempt.
-func (a *App) speakChat(ctx context.Context, q Question, p *pieces) Spoken {
-	body, err := readBody(q.Body)
-	if err != nil {
-		return Spoken{Err: err}
-	}
-	if body.empty() {
-		return nothingAsked()
-	}
-	ctx, cancel := context.WithTimeout(ctx, q.Endpoint.Whole())
-	defer cancel()
-	r := chatRequest(q, body)
-	out := a.askModel(ctx, q, r, body, p)
+func (a *App) speakChat(ctx context.Context, q Question, t told, p *pieces.Joiner) Spoken {
+	r := chatRequest(q, t)
+	out := a.askModel(ctx, q, r, t, p)
 	if refusesTools(out.Response) {
 		r.WithoutTools = true
-		out = a.askModel(ctx, q, r, body, p)
+		out = a.askModel(ctx, q, r, t, p)
 	}
 	return out
 }
@@ -64,7 +51,7 @@ func refusesTools(res egress.Response) bool {
 	return false
 }
 
-func (a *App) askModel(ctx context.Context, q Question, r chat.Request, t told, p *pieces) Spoken {
+func (a *App) askModel(ctx context.Context, q Question, r chat.Request, t told, p *pieces.Joiner) Spoken {
 	body, err := r.Build()
 	if err != nil {
 		return Spoken{Err: problem.New(problem.Internal, problem.ServerError, "", "the request can't be built").WithCause(err)}
@@ -82,7 +69,7 @@ func (a *App) askModel(ctx context.Context, q Question, r chat.Request, t told, 
 	var answer chat.Answer
 	var seen []byte
 	if res.ContentType == streamType {
-		stream := chat.NewStream(p.add)
+		stream := chat.NewStream(p.Add)
 		if seen, err = follow(res, stream); err == nil {
 			answer, err = stream.Close()
 		}

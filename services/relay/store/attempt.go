@@ -80,19 +80,12 @@ func (s *Store) PruneAttempts(ctx context.Context, scope tenancy.Scope, before t
 }
 
 // NextCompany implements app.Store.
-func (s *Store) NextCompany(ctx context.Context, after string) (scope tenancy.Scope, ok bool, err error) {
-	err = s.db.SystemRead(ctx, db.Prune, func(ctx context.Context, tx *ent.Tx) error {
-		ok = false
+func (s *Store) NextCompany(ctx context.Context, after string) (tenancy.Scope, bool, error) {
+	return s.db.FirstCompany(ctx, db.Prune, func(ctx context.Context, tx *ent.Tx) (string, error) {
 		row, err := tx.Attempt.Query().Where(attempt.CompanyIDGT(after)).Order(attempt.ByCompanyID()).Select(attempt.FieldCompanyID).First(ctx)
-		if ent.IsNotFound(err) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return "", err
 		}
-		ok = true
-		scope, err = tenancy.For(row.CompanyID)
-		return err
+		return row.CompanyID, nil
 	})
-	return scope, ok, err
 }

@@ -54,21 +54,15 @@ func listening(tx *ent.Tx) *ent.EndpointQuery {
 }
 
 // NextCompany implements queue.Store. One index probe each.
-func (s *Store) NextCompany(ctx context.Context, after string) (scope tenancy.Scope, ok bool, err error) {
-	err = s.db.SystemRead(ctx, db.Prune, func(ctx context.Context, tx *ent.Tx) error {
+func (s *Store) NextCompany(ctx context.Context, after string) (tenancy.Scope, bool, error) {
+	return s.db.FirstCompany(ctx, db.Prune, func(ctx context.Context, tx *ent.Tx) (string, error) {
 		row, err := tx.CompanyEvent.Query().Where(companyevent.CompanyIDGT(after)).
 			Order(companyevent.ByCompanyID()).Select(companyevent.FieldCompanyID).First(ctx)
-		if ent.IsNotFound(err) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return "", err
 		}
-		ok = true
-		scope, err = tenancy.For(row.CompanyID)
-		return err
+		return row.CompanyID, nil
 	})
-	return scope, ok, err
 }
 
 // Prune implements queue.Store. A delivery that is under way ends by itself and goes with the next call.
