@@ -26,7 +26,7 @@ import (
 
 func TestSS01_OnlyRecordedEventsHaveIDs(t *testing.T) {
 	overEach(t, web.Streams{Heartbeat: 20 * time.Millisecond}, func(t *testing.T, in *installation, tr transport) {
-		clausetest.Covers(t, "poppy-0.1/7.6#1", "poppy-0.1/7.6#2", "poppy-0.1/7.6#4", "poppy-0.1/7.6#5", "poppy-0.1/7.6#6", "poppy-0.1/7.6#9", "poppy-0.1/7.6#10")
+		clausetest.Covers(t, "poppy-0.1/7.6#1", "poppy-0.1/7.6#2", "poppy-0.1/7.6#4", "poppy-0.1/7.6#5", "poppy-0.1/7.6#6", "poppy-0.1/7.6#9", "poppy-0.1/7.6#10", "poppy-0.1/7.5#14")
 		u := in.user("usr_" + tr.name)
 		got := u.start(t, "msg_1", "hello")
 		s := u.stream(t, tr, got.ConversationID, "")
@@ -68,7 +68,7 @@ func (in *installation) bells(t *testing.T) *doorbell.Bells {
 
 func TestSS02_ResumeTwiceFromTheSameEvent(t *testing.T) {
 	overEach(t, web.Streams{}, func(t *testing.T, in *installation, tr transport) {
-		clausetest.Covers(t, "poppy-0.1/7.6#8", "poppy-0.1/7.6#d42")
+		clausetest.Covers(t, "poppy-0.1/7.6#8", "poppy-0.1/7.6#d42", "poppy-0.1/7.2#11")
 		u := in.user("usr_" + tr.name)
 		got := u.start(t, "msg_1", "hello")
 		first := got.Events[0].ID

@@ -169,3 +169,35 @@ func TestHandoff_TheBackendIsSuperseded(t *testing.T) {
 		require.Equal(t, "Anna here.", s.events(t, id)[3].words())
 	})
 }
+
+// What the User granted is what the backend sees and what a person sees, and neither can widen it (7.9).
+func TestHandoff_APersonHasNoMoreScopesThanTheAgent(t *testing.T) {
+	forEachInstallation(t, func(t *testing.T, in *installation) {
+		clausetest.Covers(t, "poppy-0.1/7.9#10")
+		clausetest.Refuses(t, "poppy-0.1/7.9#10")
+		co := signsIn(t, in)
+		co.staff(t, "anna", "3600s")
+		s := co.visitor(t)
+		signedIn := s.as(s.direct(t, "acc-1", "poppy:read").is(t, http.StatusOK, "").str("access_token"))
+		id := signedIn.talk(t, "Return my order")
+		require.Equal(t, []string{"poppy:read"}, co.backend.next(t).body.Data.Session.Scopes)
+		signedIn.settled(t, id)
+		signedIn.post(t, handoffPath(id), `{}`).is(t, http.StatusAccepted, "")
+		granted := func(a answer) []any {
+			t.Helper()
+			a.is(t, http.StatusOK, "")
+			scopes, _ := a.body["scopes"].([]any)
+			return scopes
+		}
+		require.Equal(t, []any{"poppy:read"}, granted(co.act(t, id, "join", object{"person": "anna"})))
+		wider := co.act(t, id, "sendAsPerson", object{"person": "anna", "messages": []any{object{"text": "Let me."}}, "scopes": []any{"poppy:write"}})
+		require.Equal(t, http.StatusBadRequest, wider.status, "%s", wider.raw)
+		co.act(t, id, "sendAsPerson", object{"person": "anna", "messages": []any{object{"text": "Let me."}}}).is(t, http.StatusOK, "")
+		require.Equal(t, []any{"poppy:read"}, granted(co.admin(t, http.MethodGet, co.name+"/conversations/"+id, nil)))
+
+		// Signed out, neither has any.
+		other := s.talk(t, "And as a visitor")
+		s.post(t, handoffPath(other), `{}`).is(t, http.StatusAccepted, "")
+		require.Empty(t, granted(co.act(t, other, "join", object{"person": "anna"})))
+	})
+}

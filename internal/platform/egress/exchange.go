@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -225,6 +226,7 @@ func tlsDetail(err error) string {
 		verify  *tls.CertificateVerificationError
 		record  tls.RecordHeaderError
 		alert   tls.AlertError
+		op      *net.OpError
 	)
 	switch {
 	case errors.As(err, &host):
@@ -237,7 +239,8 @@ func tlsDetail(err error) string {
 		return "the certificate does not verify"
 	case errors.As(err, &record):
 		return "the server does not speak TLS"
-	case errors.As(err, &alert), strings.HasPrefix(err.Error(), "tls: "), strings.HasPrefix(err.Error(), "remote error: tls:"):
+	// With TLS 1.3 the server's alert may come after the handshake has ended on this side.
+	case errors.As(err, &alert), errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"), strings.HasPrefix(err.Error(), "tls: "):
 		return "the TLS handshake failed"
 	default:
 		return ""

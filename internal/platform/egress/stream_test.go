@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -342,4 +343,11 @@ func TestCertificate_TheCacheIsBounded(t *testing.T) {
 	require.NotSame(t, c.transportFor(&tls.Certificate{Certificate: [][]byte{{0}}}), c.transportFor(&tls.Certificate{Certificate: [][]byte{{0}, {1}}}))
 	_, err := c.Post(t.Context(), PostRequest{URL: "https://127.0.0.1/", Certificate: &tls.Certificate{Certificate: [][]byte{{7}}}})
 	require.Equal(t, Blocked, KindOf(err), "the guard asks nobody for a certificate")
+}
+
+// Where a server's alert comes after the handshake, the transport reports it from its read loop.
+func TestCertificate_AnAlertAfterTheHandshakeIsTLS(t *testing.T) {
+	late := fmt.Errorf("readLoopPeekFailLocked: %w", &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")})
+	require.Equal(t, "the TLS handshake failed", tlsDetail(late))
+	require.Empty(t, tlsDetail(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}))
 }
