@@ -45,12 +45,12 @@ type App struct {
 	companies Companies
 	now       clock.Clock
 	meter     *meter.Meter
-	reads     chan struct{} // has a value for each follower that is reading
+	together  *together
 }
 
 // New makes the app.
 func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, companies Companies, now clock.Clock, m *meter.Meter) *App {
-	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now, meter: m, reads: make(chan struct{}, maxReads)}
+	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now, meter: m, together: newTogether(s)}
 }
 
 // Caller is the Session that a request acts in, as the sessions service judged it.

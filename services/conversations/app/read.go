@@ -93,6 +93,7 @@ func (a *App) hold(ctx context.Context, caller Caller, from Accepted, q conversa
 // page is what one read found.
 type page struct {
 	conversation *store.Conversation
+	after        int64 // where it starts
 	events       []store.Event
 	hasMore      bool
 }
@@ -111,36 +112,7 @@ func (a *App) page(ctx context.Context, caller Caller, id, cursor string, seen *
 	if seen != nil {
 		return *seen, conversation.CheckOwner(seen.conversation.Owner(), caller.owner())
 	}
-	return a.pageFrom(ctx, caller, id, func(c *store.Conversation) (int64, error) { return startOf(c, cursor) })
-}
-
-// pageFrom reads what is after the sequence number that start says.
-func (a *App) pageFrom(ctx context.Context, caller Caller, id string, start func(*store.Conversation) (int64, error)) (page, error) {
-	var p page
-	err := a.store.Read(ctx, caller.Scope, func(ctx context.Context, tx store.Tx) error {
-		p = page{}
-		c, err := tx.Conversation(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := conversation.CheckOwner(c.Owner(), caller.owner()); err != nil {
-			return err
-		}
-		after, err := start(c)
-		if err != nil {
-			return err
-		}
-		p.conversation = c
-		if after >= c.LastSequence { // the common case of a poll
-			return nil
-		}
-		p.events, err = tx.Events(ctx, c, after, conversation.MaxPage)
-		if n := len(p.events); n > 0 {
-			p.hasMore = p.events[n-1].Sequence < c.LastSequence
-		}
-		return err
-	})
-	return p, err
+	return a.together.page(ctx, caller, id, func(c *store.Conversation) (int64, error) { return startOf(c, cursor) })
 }
 
 // startOf returns the sequence number after which a read starts: that of cursor, 0 for none.

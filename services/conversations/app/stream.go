@@ -23,8 +23,6 @@ const (
 	maxWritten = 16
 	// maxComplete is how many complete messages are remembered because of pieces that come late.
 	maxComplete = 16
-	// maxReads is how many followers of a process read at once: a ring may wake thousands.
-	maxReads = 64
 )
 
 // Follower reads a conversation on for a reader who waits for more: a long poll or a
@@ -111,21 +109,18 @@ func (f *Follower) Caller() Caller { return f.caller }
 func (f *Follower) Next(ctx context.Context) (conversation.ReadResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	select {
-	case f.app.reads <- struct{}{}:
-		defer func() { <-f.app.reads }()
-	case <-ctx.Done():
+	promised := f.typed.after()
+	p, err := f.app.together.page(ctx, f.caller, f.id, f.start())
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return conversation.ReadResponse{}, problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the service is briefly unavailable").
 			WithRetryAfter(time.Second).WithCause(ctx.Err())
-	}
-	promised := f.typed.after()
-	p, err := f.app.pageFrom(ctx, f.caller, f.id, f.start)
-	if err != nil {
+	case err != nil:
 		return conversation.ReadResponse{}, err
 	}
 	c := p.conversation
 	f.typed.refuse(c.LastSequence, promised) // what was there before the read and answers a message that isn't
-	f.begun, f.hasMore = true, p.hasMore
+	f.begun, f.hasMore, f.after = true, p.hasMore, p.after
 	f.head = head{newest: c.LastSequence, status: c.Status, responder: c.Responder}
 	out := p.response(f.cursor)
 	if n := len(p.events); n > 0 {
@@ -136,18 +131,20 @@ func (f *Follower) Next(ctx context.Context) (conversation.ReadResponse, error) 
 	return out, nil
 }
 
-// start returns after which sequence number the next page starts.
-func (f *Follower) start(c *store.Conversation) (int64, error) {
-	if f.begun {
+// start says after which sequence number the next page starts.
+func (f *Follower) start() func(*store.Conversation) (int64, error) {
+	if !f.begun {
+		cursor := f.cursor
+		return func(c *store.Conversation) (int64, error) { return startOf(c, cursor) }
+	}
+	after := f.after
+	return func(c *store.Conversation) (int64, error) {
 		// Events may have been dropped that a slow reader never got.
-		if f.after == 0 {
+		if after == 0 {
 			return 0, nil
 		}
-		return f.after, conversation.CheckCursor(f.after, c.OldestSequence, c.LastSequence)
+		return after, conversation.CheckCursor(after, c.OldestSequence, c.LastSequence)
 	}
-	after, err := startOf(c, f.cursor)
-	f.after = after
-	return after, err
 }
 
 // Latest is the answer of a read that found nothing more: what the last Next said, without events.
