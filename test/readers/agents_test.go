@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,9 @@ type report struct {
 	Cut           []string      // why readers ended before the job did, the first few
 }
 
+// longest is how long a poll waits, in seconds.
+const longest = 30
+
 // stamp begins the text of an event that is measured; nanoseconds follow.
 const stamp = "sent at "
 
@@ -106,6 +110,7 @@ type fleet struct {
 
 // runAgents opens the readers of a job, says so, and reports for every further line.
 func runAgents(in io.Reader, out io.Writer) error {
+	debug.SetGCPercent(1000) // its own pauses are no part of what it measures
 	lines := bufio.NewReaderSize(in, 1<<20)
 	first, err := lines.ReadBytes('\n')
 	if err != nil {
@@ -195,8 +200,9 @@ func (f *fleet) connect(r *reader, from string, opened func()) error {
 		}
 		return f.stream(in, r, opened)
 	}
-	// The first one doesn't wait: its answer says when the next connection may be opened.
-	for wait := 0; ; wait = 30 {
+	// The first one doesn't wait: its answer says when the next connection may be opened. The
+	// second waits for a part of the time, since agents don't all come in the same moment.
+	for wait, following := 0, 1+rand.N(longest); ; wait, following = following, longest {
 		if err := f.ask(conn, *r, wait); err != nil {
 			return err
 		}

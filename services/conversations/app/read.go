@@ -112,7 +112,7 @@ func (a *App) page(ctx context.Context, caller Caller, id, cursor string, seen *
 	if seen != nil {
 		return *seen, conversation.CheckOwner(seen.conversation.Owner(), caller.owner())
 	}
-	return a.together.page(ctx, caller, id, func(c *store.Conversation) (int64, error) { return startOf(c, cursor) })
+	return a.together.page(ctx, caller, id, AtOnce, func(c *store.Conversation) (int64, error) { return startOf(c, cursor) })
 }
 
 // startOf returns the sequence number after which a read starts: that of cursor, 0 for none.

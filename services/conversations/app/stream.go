@@ -106,11 +106,11 @@ func (f *Follower) Caller() Caller { return f.caller }
 
 // Next reads the next page. Every one is read as the caller: a conversation may have
 // become another owner's.
-func (f *Follower) Next(ctx context.Context) (conversation.ReadResponse, error) {
+func (f *Follower) Next(ctx context.Context, u Urgency) (conversation.ReadResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	promised := f.typed.after()
-	p, err := f.app.together.page(ctx, f.caller, f.id, f.start())
+	p, err := f.app.together.page(ctx, f.caller, f.id, u, f.start())
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return conversation.ReadResponse{}, problem.New(problem.Unavailable, problem.TemporarilyUnavailable, "", "the service is briefly unavailable").

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
@@ -27,6 +28,19 @@ const (
 	readTimeout = 10 * time.Second
 )
 
+// Urgency is how long a read may wait for others to share a unit of work with.
+type Urgency time.Duration
+
+// The urgencies.
+const (
+	// AtOnce is for who was told of something new, or asked without a wait.
+	AtOnce Urgency = 0
+	// Soon is for who is about to wait.
+	Soon = Urgency(5 * time.Millisecond)
+	// AtLeisure is for who looks only because a ring may have been lost.
+	AtLeisure = Urgency(50 * time.Millisecond)
+)
+
 // together reads for many at once. A commit that wakes thousands, or thousands of
 // commits, would have as many units of work; of one Company they share a few: alone, a
 // read is on its way at once, and the more there are, the more go together.
@@ -42,6 +56,8 @@ type together struct {
 type line struct {
 	waiting []*reading
 	units   int
+	timers  int       // that have not begun a unit yet
+	due     time.Time // when the next one does; zero where there is none
 }
 
 // reading is one read, which may wait.
@@ -62,9 +78,9 @@ func newTogether(s *store.Store) *together {
 
 // page reads as caller what a conversation has after the sequence number that start says.
 // start has no effects: it may be called again, and after page has returned because ctx ended.
-func (t *together) page(ctx context.Context, caller Caller, id string, start func(*store.Conversation) (int64, error)) (page, error) {
+func (t *together) page(ctx context.Context, caller Caller, id string, u Urgency, start func(*store.Conversation) (int64, error)) (page, error) {
 	one := &reading{ctx: ctx, caller: caller, id: id, start: start, done: make(chan struct{})}
-	t.add(one)
+	t.add(one, u)
 	select {
 	case <-one.done:
 		return one.page, one.err
@@ -73,7 +89,7 @@ func (t *together) page(ctx context.Context, caller Caller, id string, start fun
 	}
 }
 
-func (t *together) add(one *reading) {
+func (t *together) add(one *reading, u Urgency) {
 	company := one.caller.Scope.CompanyID()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,6 +99,25 @@ func (t *together) add(one *reading) {
 		t.lines[company] = l
 	}
 	l.waiting = append(l.waiting, one)
+	due := clock.System().Add(time.Duration(u))
+	switch {
+	case u == AtOnce || len(l.waiting) >= maxTogether:
+		t.begin(company, l)
+	case l.due.IsZero() || due.Before(l.due):
+		l.timers++
+		l.due = due
+		time.AfterFunc(time.Duration(u), func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			l.timers--
+			l.due = time.Time{}
+			t.begin(company, l)
+		})
+	}
+}
+
+// begin has one more unit read for the line, if it may have one; t.mu is held.
+func (t *together) begin(company string, l *line) {
 	if l.units < maxUnits {
 		l.units++
 		go t.work(company, l)
@@ -109,7 +144,7 @@ func (t *together) next(company string, l *line) []*reading {
 	defer t.mu.Unlock()
 	n := min(len(l.waiting), maxTogether)
 	if n == 0 {
-		if l.units--; l.units == 0 {
+		if l.units--; l.units == 0 && l.timers == 0 {
 			delete(t.lines, company)
 		}
 		return nil

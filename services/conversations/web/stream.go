@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -16,9 +17,9 @@ import (
 // Streams is how streams of events are kept. The zero value is fit for use.
 type Streams struct {
 	// Heartbeat is how often a stream gets a comment, so that no proxy takes it for
-	// dead; 0 is 20 s, and proxies commonly wait for 60.
+	// dead; 0 is 20 s, and proxies commonly wait for 60. The first one comes sooner.
 	Heartbeat time.Duration
-	// Life is how long a stream lasts at the most; 0 is five minutes. Its Session is
+	// Life is how long a stream lasts at the most, and nine tenths of it at least; 0 is five minutes. Its Session is
 	// judged when it is opened, and then with the next one: what ended a Session, and was
 	// not heard of, ends its streams after that long. It ends with the token in any case.
 	Life time.Duration
@@ -90,7 +91,7 @@ func (h *Handlers) poll(w http.ResponseWriter, r *http.Request, caller app.Calle
 	if p.follower, err = h.App.Follow(caller, r.PathValue("id"), q, false, p.Wake); err != nil {
 		return err
 	}
-	read, err := p.follower.Next(r.Context())
+	read, err := p.follower.Next(r.Context(), app.Soon)
 	if err != nil {
 		p.follower.Close()
 		return err
@@ -119,17 +120,19 @@ func enough(read conversation.ReadResponse) bool {
 
 // Turn implements httpx.Turns.
 func (p *poll) Turn(ctx context.Context, h *httpx.Held) bool {
-	expired := p.expired.Load()
+	expired, urgency := p.expired.Load(), app.AtLeisure
 	switch {
 	case h.Gone():
 		return false
 	case h.Draining() || p.follower.Ended():
 		p.answer(p.follower.Latest())
 		return false
-	case !expired && !p.follower.News(): // the ring of an event that was read already is none
+	case p.follower.News():
+		urgency = app.AtOnce
+	case !expired: // the ring of an event that was read already is none
 		return true
 	}
-	read, err := p.follower.Next(ctx) // at the end, too: a ring may have been lost
+	read, err := p.follower.Next(ctx, urgency) // at the end, too: a ring may have been lost
 	switch {
 	case err != nil:
 		p.Answer(func(w http.ResponseWriter, r *http.Request) { writeError(w, r, err) })
@@ -179,14 +182,16 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, caller app.Cal
 		s.follower.Close()
 		return err
 	}
-	read, err := s.follower.Next(r.Context())
+	read, err := s.follower.Next(r.Context(), app.AtOnce)
 	if err != nil {
 		s.follower.Close()
 		s.leave()
 		return err
 	}
 	s.first = &read
-	s.beat = time.AfterFunc(s.every, func() {
+	// Those that were opened in one moment, after a restart, don't beat and look in one.
+	s.beats = int(upTo(lookAt))
+	s.beat = time.AfterFunc(s.every-upTo(s.every), func() {
 		s.beaten.Store(true)
 		s.Wake()
 	})
@@ -202,12 +207,18 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, caller app.Cal
 	return nil
 }
 
+// upTo is a random duration below d.
+func upTo(d time.Duration) time.Duration {
+	return rand.N(d) //nolint:gosec // it keeps streams apart, and nothing secret
+}
+
 // lifeOf is how long a stream of the caller may last: no longer than the token.
 func (h *Handlers) lifeOf(caller app.Caller) time.Duration {
 	life := h.Streams.Life
 	if life <= 0 {
 		life = defaultLife
 	}
+	life -= upTo(life/10 + 1) // nor do they come again in one
 	if !caller.Expires.IsZero() {
 		life = min(life, caller.Expires.Sub(h.Now()))
 	}
@@ -253,7 +264,11 @@ func (s *stream) look(ctx context.Context, unasked bool) bool {
 		if !news && !unasked {
 			return true
 		}
-		read, err := s.follower.Next(ctx)
+		urgency := app.AtLeisure
+		if news {
+			urgency = app.AtOnce
+		}
+		read, err := s.follower.Next(ctx, urgency)
 		switch {
 		case err != nil && !news && problem.Is(err, problem.TemporarilyUnavailable): // later, then
 			return true

@@ -108,10 +108,13 @@ func standing(ctx context.Context, tx *ent.Tx, clientID string) (store.Standing,
 	return store.Standing{Admission: a, Rule: &r}, nil
 }
 
+// noAdmission is that of a Company that never changed it.
+var noAdmission = store.Admission{Mode: store.ModeOpen}
+
 func findAdmission(ctx context.Context, tx *ent.Tx) (store.Admission, error) {
 	row, err := tx.Admission.Query().Only(ctx)
 	if ent.IsNotFound(err) {
-		return store.Admission{Mode: store.ModeOpen}, nil
+		return noAdmission, nil
 	}
 	if err != nil {
 		return store.Admission{}, err

@@ -38,34 +38,6 @@ func (s *Store) Opening(ctx context.Context, scope tenancy.Scope, asked store.As
 	})
 }
 
-// Credential implements store.Tokens.
-func (s *Store) Credential(ctx context.Context, scope tenancy.Scope, hash string) (store.Credential, error) {
-	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Credential, error) {
-		var c store.Credential
-		row, err := tx.SessionToken.Get(ctx, hash)
-		if err != nil && !ent.IsNotFound(err) {
-			return c, err
-		}
-		clientID := ""
-		if err == nil {
-			t := tokenOf(row)
-			if c.Session, err = findSession(ctx, tx, t.SessionID); err != nil {
-				return c, err
-			}
-			if c.Session != nil {
-				c.Token, clientID = &t, c.Session.ClientID
-			}
-			if t.SignedIn {
-				if c.Grant, err = findGrant(ctx, tx, t.GrantID); err != nil {
-					return c, err
-				}
-			}
-		}
-		c.Standing, err = standing(ctx, tx, clientID)
-		return c, err
-	})
-}
-
 // Issue implements store.Tokens.
 func (s *Store) Issue(ctx context.Context, scope tenancy.Scope, sn store.Session, create bool, t store.Token) error {
 	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
