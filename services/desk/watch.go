@@ -27,9 +27,7 @@ func (c *client) watch(ctx context.Context, company string, ring func()) error {
 		if err != nil && !again(err) {
 			return err
 		}
-		if clock.Wait(ctx, c.pause) == nil {
-			ring() // what happened meanwhile is looked for
-		}
+		_ = clock.Wait(ctx, c.pause) // the loop sees that ctx ended
 	}
 	return ctx.Err()
 }
@@ -46,6 +44,7 @@ func (c *client) follow(ctx context.Context, company string, last *string, ring 
 		return err
 	}
 	defer res.Body.Close()
+	ring() // what happened before the stream was there is looked for
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, maxFrame)
 	for event := ""; lines.Scan(); {
