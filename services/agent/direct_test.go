@@ -232,7 +232,9 @@ func TestHandOff_NobodyComes(t *testing.T) {
 	require.Equal(t, ExitNoAnswer, ExitCode(err))
 	require.ErrorContains(t, err, "a person at the Company is awaited")
 
+	c.mu.Lock() // a request that was given up may still be on its way
 	c.routes[talkAt+"/cnv_1/handoff"] = func(w http.ResponseWriter, _ *http.Request) { oauthError(w, 409, "conversation_closed") }
+	c.mu.Unlock()
 	_, err = c.agent(dir, Discard{}).HandOff(t.Context(), shopDomain)
 	require.Equal(t, ExitRefused, ExitCode(err))
 	_, err = c.agent(t.TempDir(), Discard{}).HandOff(t.Context(), shopDomain)
