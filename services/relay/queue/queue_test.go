@@ -322,9 +322,13 @@ func TestQueue_KeepsTheEndpointsLimit(t *testing.T) {
 			}
 			return queue.Answer{Outcome: queue.Taken, Sent: true}, ctx.Err()
 		})
-		q := r.start(t)
+		r.start(t)
 		r.happen(t, r.scope, webhook.EventClosed, 20)
-		r.eventually(t, "three at once", func() bool { return q.InFlight() == 3 })
+		r.eventually(t, "three at once", func() bool {
+			r.world.mu.Lock()
+			defer r.world.mu.Unlock()
+			return r.world.peak[id] == 3
+		})
 		for range 20 {
 			step <- struct{}{}
 		}
