@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// followTimeout bounds a read for a reader who waits.
-	followTimeout = 10 * time.Second
 	// maxPending is the most bytes of pieces that are kept for a reader who doesn't take them.
 	maxPending = 64 << 10
 	// maxWritten is how many messages are shown while they are being written, at once.
@@ -107,7 +105,7 @@ func (f *Follower) Caller() Caller { return f.caller }
 // Next reads the next page. Every one is read as the caller: a conversation may have
 // become another owner's.
 func (f *Follower) Next(ctx context.Context, u Urgency) (conversation.ReadResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	promised := f.typed.after()
 	p, err := f.app.together.page(ctx, f.caller, f.id, u, f.start())

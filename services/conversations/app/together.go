@@ -24,7 +24,7 @@ const (
 	// shortSpan is how many events are read together with those of others; a reader who
 	// is further behind has a page of its own.
 	shortSpan = 4
-	// readTimeout bounds a unit.
+	// readTimeout bounds a unit, and how long a follower waits for its own.
 	readTimeout = 10 * time.Second
 )
 

@@ -31,7 +31,7 @@ func (s *Store) Credential(ctx context.Context, scope tenancy.Scope, hash string
 		}
 		if len(rows) == 0 || rows[0].SessionClientID == nil {
 			var c store.Credential
-			c.Standing, err = standing(ctx, tx, "")
+			c.Admission, err = findAdmission(ctx, tx)
 			return c, err
 		}
 		return rows[0].credential(), nil
