@@ -225,7 +225,7 @@ func TestLastUsed_IsKeptToTheMinute(t *testing.T) {
 
 func TestRateLimit_ReadsAndWritesHaveBudgetsOfTheirOwn(t *testing.T) {
 	d := dbtest.SQLite(t)
-	a := start(t, d, admin.Config{ReadsPerMinute: 3, WritesPerMinute: 2})
+	a := start(t, d, admin.Config{ReadsPerMinute: 3, WritesPerMinute: 2, ChecksPerMinute: 4})
 	scope := dbtest.Company(t, d)
 	key, other := a.key(t, scope, "*"), a.key(t, scope, "*")
 	write := func(k string) answer { return a.rest(t, k, "POST", "/v1/"+scope.Name()+":publish", "{}") }
@@ -242,6 +242,12 @@ func TestRateLimit_ReadsAndWritesHaveBudgetsOfTheirOwn(t *testing.T) {
 	}
 	read(key).problem(t, 429, "RATE_LIMITED")
 	require.Equal(t, 200, write(other).status)
+	// What is asked for every request of an agent holds nobody up, nor is it held up.
+	check := func() answer { return a.rest(t, key, "POST", "/v1/"+scope.Name()+":introspectToken", `{"token":"x"}`) }
+	for range 4 {
+		require.NotEqual(t, 429, check().status)
+	}
+	check().problem(t, 429, "RATE_LIMITED")
 	a.clock.Advance(30 * time.Second)
 	require.Equal(t, 200, write(key).status)
 }

@@ -117,7 +117,7 @@ func table(t testing.TB) *method.Table {
 	got, err := method.Load("poppyfield.admin.v1.CompanyService", "poppyfield.admin.v1.DomainService", "poppyfield.admin.v1.BackendService",
 		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.ApiKeyService",
 		"poppyfield.admin.v1.SignInSetupService", "poppyfield.admin.v1.LoginService", "poppyfield.admin.v1.ConnectedAgentService",
-		"poppyfield.admin.v1.AttemptService", "poppyfield.admin.v1.BackendDeliveryService", "poppyfield.admin.v1.BackendStreamService",
+		"poppyfield.admin.v1.AccessService", "poppyfield.admin.v1.AttemptService", "poppyfield.admin.v1.BackendDeliveryService", "poppyfield.admin.v1.BackendStreamService",
 		"poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.WebhookDeliveryService", "poppyfield.admin.v1.WebhookEndpointService")
 	require.NoError(t, err)
 	return got

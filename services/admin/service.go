@@ -38,6 +38,8 @@ type Config struct {
 	TLS *tls.Config
 	// ReadsPerMinute and WritesPerMinute are budgets of each key: 1200 and 300.
 	ReadsPerMinute, WritesPerMinute int
+	// ChecksPerMinute is the budget of each key for what is asked for every request of an agent: 300,000.
+	ChecksPerMinute int
 	// FailuresPerMinute is how many unknown keys one address may try: 120.
 	FailuresPerMinute int
 	// StreamsPerKey is how many watches and gRPC streams a key may have open: 20.
@@ -118,7 +120,7 @@ func (s *Service) build(ctx context.Context, table *method.Table) error {
 	s.answers = gate.NewAnswers(store.NewAnswers(deps.DB), deps.Keys, deps.Now, deps.Log)
 	owners := ownerTable.connections(deps.Owners, local{desc: &adminv1.ApiKeyService_ServiceDesc, impl: &rpc.APIKeys{App: manager, Now: deps.Now}})
 	g, err := gate.New(gate.Config{
-		ReadsPerMinute: cfg.ReadsPerMinute, WritesPerMinute: cfg.WritesPerMinute,
+		ReadsPerMinute: cfg.ReadsPerMinute, WritesPerMinute: cfg.WritesPerMinute, ChecksPerMinute: cfg.ChecksPerMinute,
 		FailuresPerMinute: cfg.FailuresPerMinute, TrustedProxies: cfg.TrustedProxies,
 		StreamsPerKey: cfg.StreamsPerKey, FirstMessage: cfg.FirstMessage, Recheck: cfg.Recheck,
 	}, gate.Deps{Table: table, Owners: owners, Store: keyStore, Auth: auth, Answers: s.answers, Now: deps.Now, Log: deps.Log})
@@ -151,6 +153,7 @@ func withDefaults(cfg Config) Config {
 	}
 	set(&cfg.ReadsPerMinute, 1200)
 	set(&cfg.WritesPerMinute, 300)
+	set(&cfg.ChecksPerMinute, 300_000)
 	set(&cfg.FailuresPerMinute, 120)
 	set(&cfg.StreamsPerKey, 20)
 	if cfg.Heartbeat == 0 {
@@ -194,6 +197,7 @@ var ownerTable = owners{
 	method.Package + ".AdmissionService":       sessions,
 	method.Package + ".SessionService":         sessions,
 	method.Package + ".ConnectedAgentService":  sessions,
+	method.Package + ".AccessService":          sessions,
 	method.Package + ".ConversationService":    conversations,
 	method.Package + ".BackendDeliveryService": conversations,
 	method.Package + ".BackendStreamService":   conversations,

@@ -76,6 +76,10 @@ func sound(m *method.Method, company string) proto.Message {
 		r.Account = "account"
 	case *adminv1.RevokeAgentRequest:
 		r.ClientId = "https://agent.example/agent.json"
+	case *adminv1.VerifyRequestRequest:
+		r.Method, r.Url = "GET", "https://api.example.com/orders"
+	case *adminv1.IntrospectTokenRequest:
+		r.Token = "token"
 	}
 	if m.NamesCompany() {
 		m.SetResource(req, nameOf(m, company))
@@ -132,7 +136,7 @@ func withoutID(t *testing.T, err error) *status.Status {
 // Every method there is, with another Company's names and with names of Companies that there aren't.
 func TestMT03_AnotherCompanysResourcesAreNotFound(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		a := start(t, d, admin.Config{ReadsPerMinute: -1, WritesPerMinute: -1})
+		a := start(t, d, admin.Config{ReadsPerMinute: -1, WritesPerMinute: -1, ChecksPerMinute: -1})
 		mine, theirs := dbtest.Company(t, d), dbtest.Company(t, d)
 		key := a.key(t, mine, "*")
 		theirKey := a.key(t, theirs, "*")

@@ -59,6 +59,7 @@ func callers() rpc.Allow {
 		adminv1.BackendService_ServiceDesc.ServiceName:         onlyAdmin,
 		adminv1.AdmissionService_ServiceDesc.ServiceName:       onlyAdmin,
 		adminv1.SessionService_ServiceDesc.ServiceName:         onlyAdmin,
+		adminv1.AccessService_ServiceDesc.ServiceName:          onlyAdmin,
 		adminv1.ConversationService_ServiceDesc.ServiceName:    onlyAdmin,
 		adminv1.BackendDeliveryService_ServiceDesc.ServiceName: onlyAdmin,
 		adminv1.BackendStreamService_ServiceDesc.ServiceName:   onlyAdmin,

@@ -85,8 +85,8 @@ func NothingIssued(ctx context.Context, d *db.DB) (bool, error) {
 	return entstore.NothingIssued(ctx, d)
 }
 
-// Register puts the services of sessions.v1 on r, and AdmissionService, SessionService
-// and ConnectedAgentService of admin.v1.
+// Register puts the services of sessions.v1 on r, and AdmissionService, SessionService,
+// AccessService and ConnectedAgentService of admin.v1.
 func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.Register(r, s.app) }
 
 // Start begins the work in the background.

@@ -37,6 +37,7 @@ type rig struct {
 	admission adminv1.AdmissionServiceClient
 	admin     adminv1.SessionServiceClient
 	agents    adminv1.ConnectedAgentServiceClient
+	access    adminv1.AccessServiceClient
 	company   *fixture.Company
 	key       *jose.Signer
 }
@@ -60,7 +61,7 @@ func newPlatform(t testing.TB, d *db.DB) *fixture.Platform {
 	t.Helper()
 	return fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.sessions.v1.SignInsService",
 		"poppyfield.sessions.v1.ConnectionsService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService",
-		"poppyfield.admin.v1.ConnectedAgentService")
+		"poppyfield.admin.v1.ConnectedAgentService", "poppyfield.admin.v1.AccessService")
 }
 
 func onPlatform(t testing.TB, p *fixture.Platform, meters metric.MeterProvider) *rig {
@@ -74,6 +75,7 @@ func onPlatform(t testing.TB, p *fixture.Platform, meters metric.MeterProvider) 
 		Platform: p, service: s, api: sessionsv1.NewSessionsServiceClient(conn), admission: adminv1.NewAdmissionServiceClient(conn),
 		admin: adminv1.NewSessionServiceClient(conn), company: p.NewCompany(t), key: fixture.NewKey(t),
 		signIns: sessionsv1.NewSignInsServiceClient(conn), pages: sessionsv1.NewConnectionsServiceClient(conn), agents: adminv1.NewConnectedAgentServiceClient(conn),
+		access: adminv1.NewAccessServiceClient(conn),
 	}
 }
 

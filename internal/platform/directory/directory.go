@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -54,6 +55,8 @@ type Company struct {
 	SignIn *SignIn
 	// Test: the Company is for trying things out only.
 	Test bool
+	// APIs finds the listed API that a request is for (Poppy 6).
+	APIs *access.Table
 	// Domains that the Company has verified.
 	Domains []string
 	Version int64
@@ -239,5 +242,17 @@ func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
 		AnswerDeadline: s.GetAnswerDeadline().AsDuration(), SessionStartsPerMinute: int(s.GetSessionStartsPerMinute()),
 		RequestsPerMinute: int(s.GetRequestsPerMinute()), SignIn: signInFrom(s.GetSignIn()), Test: s.GetTest(), Domains: s.GetDomains(),
 		RequiredExtensions: s.GetRequiredExtensions(), Version: s.GetVersion(),
+		APIs: access.NewTable(apisFrom(s.GetApis())),
 	}, nil
+}
+
+func apisFrom(in []*directoryv1.Api) []access.API {
+	out := make([]access.API, len(in))
+	for i, a := range in {
+		out[i] = access.API{URL: a.GetUrl(), MCP: a.GetMcp(), Resource: a.GetResource(), Bases: a.GetBaseUrls()}
+		for _, r := range a.GetRules() {
+			out[i].Rules = append(out[i].Rules, access.Rule{Methods: r.GetMethods(), Path: r.GetPath(), SignIn: r.GetSignIn(), Scopes: r.GetScopes()})
+		}
+	}
+	return out
 }

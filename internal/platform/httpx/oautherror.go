@@ -23,25 +23,25 @@ const (
 // An oauthBody is the answer of RFC 6749 section 5.2; its error decides about further members.
 type oauthBody map[string]string
 
-// WriteOAuthError answers err at an OAuth or Poppy endpoint. Anything but a
-// problem becomes server_error, with the request's id as the only trace of it. A
-// NotFound problem is answered as WriteNotFound, and an unknown conversation
-// without a word of why (decision 21), so that two answers never differ. A nonce
-// that came with the problem goes into its header and nowhere else.
-func WriteOAuthError(w http.ResponseWriter, r *http.Request, err error, place Place) {
+// OAuthAnswer is the answer to a request that is refused.
+type OAuthAnswer struct {
+	Status int
+	Header http.Header // without Content-Type
+	Body   []byte      // JSON
+}
+
+// OAuthError returns how err is answered at a place. Anything but a problem becomes
+// server_error, with the request's id, where there is one, as the only trace of it. An
+// unknown conversation is answered without a word of why (decision 21), so that two
+// answers never differ. A nonce that came with the problem goes into its header and nowhere
+// else.
+func OAuthError(err error, place Place, requestID string) OAuthAnswer {
 	e := problem.As(err)
-	status := oauthStatus(e, place)
-	logFailure(r, status, e)
+	out := OAuthAnswer{Status: oauthStatus(e, place), Header: http.Header{}}
+	out.Header.Set("Cache-Control", "no-store") // RFC 6749 5.2
+	out.Header.Set("Pragma", "no-cache")
 	if nonce := e.Extra[problem.DPoPNonce]; nonce != "" {
-		SetDPoPNonce(w, nonce)
-	}
-	h := w.Header()
-	h.Set("Cache-Control", "no-store") // RFC 6749 5.2
-	h.Set("Pragma", "no-cache")
-	if e.Reason == problem.NotFoundReason {
-		h.Del("Pragma")
-		WriteNotFound(w)
-		return
+		out.Header.Set(HeaderDPoPNonce, nonce)
 	}
 	body := oauthBody{}
 	for name, value := range e.Extra {
@@ -54,25 +54,43 @@ func WriteOAuthError(w http.ResponseWriter, r *http.Request, err error, place Pl
 	switch {
 	case e.Reason == problem.ConversationNotFound:
 		description = ""
-	case status == http.StatusInternalServerError:
+	case out.Status == http.StatusInternalServerError:
 		body["error"] = problem.ServerError.Wire()
 		description = "internal error"
-		if id := RequestIDFrom(r.Context()); id != "" {
-			description += ", request " + id
+		if requestID != "" {
+			description += ", request " + requestID
 		}
 	}
 	if description != "" {
 		body["error_description"] = description
 	}
-	setRetryAfter(h, status, e)
-	if c := challenge(e, status, place, description); c != "" {
-		h.Set(headerChallenge, c)
+	setRetryAfter(out.Header, out.Status, e)
+	if c := challenge(e, out.Status, place, description); c != "" {
+		out.Header.Set(headerChallenge, c)
 	}
-	out, err := json.Marshal(body)
+	raw, err := json.Marshal(body)
 	if err != nil { // a map of strings always encodes
-		out = []byte(`{"error":"server_error"}`)
+		raw = []byte(`{"error":"server_error"}`)
 	}
-	WriteJSON(w, status, out)
+	out.Body = raw
+	return out
+}
+
+// WriteOAuthError answers err at an OAuth or Poppy endpoint as OAuthError says, and a
+// NotFound problem as WriteNotFound.
+func WriteOAuthError(w http.ResponseWriter, r *http.Request, err error, place Place) {
+	e := problem.As(err)
+	answer := OAuthError(err, place, RequestIDFrom(r.Context()))
+	logFailure(r, answer.Status, e)
+	if e.Reason == problem.NotFoundReason {
+		w.Header().Set("Cache-Control", "no-store")
+		WriteNotFound(w)
+		return
+	}
+	for name, values := range answer.Header {
+		w.Header()[name] = append(w.Header()[name], values...)
+	}
+	WriteJSON(w, answer.Status, answer.Body)
 }
 
 // oauthStatus is the table of Poppy 4.2, 6 and 7.13.
@@ -94,7 +112,12 @@ func oauthStatus(e *problem.Error, place Place) int {
 	case problem.InvalidGrant, problem.InvalidSession, problem.InvalidScope, problem.InvalidTarget, problem.UnsupportedGrantType,
 		problem.AccountMismatch, problem.UnauthorizedClient, problem.InvalidCursor,
 		// RFC8628/3.5
-		"AUTHORIZATION_PENDING", "SLOW_DOWN", "ACCESS_DENIED", "EXPIRED_TOKEN":
+		problem.AuthorizationPending, problem.SlowDown, problem.ExpiredToken:
+		return http.StatusBadRequest
+	case problem.AccessDenied:
+		if place != TokenEndpoint { // an API's rules, and no answer of the User's
+			return http.StatusForbidden
+		}
 		return http.StatusBadRequest
 	case problem.SignInRequired, problem.InsufficientScope, problem.ExtensionRequired:
 		return http.StatusForbidden

@@ -9,10 +9,12 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 )
 
+// HeaderDPoPNonce holds the nonce for the client's next proof (RFC 9449 section 8.1).
+const HeaderDPoPNonce = "DPoP-Nonce"
+
 // Headers that only this package writes by their names.
 const (
 	headerRequestID = "X-Request-Id"
-	headerDPoPNonce = "DPoP-Nonce"
 	headerChallenge = "WWW-Authenticate"
 	headerRetry     = "Retry-After"
 )
@@ -55,7 +57,7 @@ func writeBody(w http.ResponseWriter, status int, contentType string, v []byte) 
 func WriteNotFound(w http.ResponseWriter) {
 	h := w.Header()
 	for _, name := range [...]string{
-		headerDPoPNonce, headerChallenge, headerRetry, "Allow", "Content-Language", "ETag", "Expires", "Last-Modified", "Link", "Location", "Vary",
+		HeaderDPoPNonce, headerChallenge, headerRetry, "Allow", "Content-Language", "ETag", "Expires", "Last-Modified", "Link", "Location", "Vary",
 	} {
 		h.Del(name)
 	}
@@ -74,7 +76,7 @@ func WriteMethodNotAllowed(w http.ResponseWriter, allow ...string) {
 // (RFC 9449 section 8.1); call it before the answer is written.
 func SetDPoPNonce(w http.ResponseWriter, nonce string) {
 	if nonce != "" {
-		w.Header().Set(headerDPoPNonce, nonce)
+		w.Header().Set(HeaderDPoPNonce, nonce)
 	}
 }
 

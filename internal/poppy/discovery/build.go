@@ -65,7 +65,7 @@ func BuildDocument(c CheckedSettings, i Issuer, d Domain) ([]byte, error) {
 		Auth: wireAuth{
 			Issuer: i.String(), Direct: s.Direct, Device: s.Device, CustomScopes: s.CustomScopes,
 		},
-		APIs:       s.APIs,
+		APIs:       published(s.APIs),
 		Extensions: s.Extensions,
 	}
 	if s.Mediated != nil {
@@ -198,4 +198,13 @@ func encode(v any) ([]byte, error) {
 		return nil, problem.New(problem.TooLarge, problem.InvalidRequest, "", "the document would have more than %d bytes", MaxDocument)
 	}
 	return buf.Bytes(), nil
+}
+
+// published leaves out what only our own checks of calls need.
+func published(apis []API) []API {
+	out := slices.Clone(apis)
+	for i := range out {
+		out[i].BaseURLs, out[i].Rules = nil, nil
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -212,11 +213,20 @@ func TestCheckSettings_FieldRules(t *testing.T) {
 	clausetest.Refuses(t, "poppy-0.1/3.1#3", "poppy-0.1/3.1#8", "poppy-0.1/3.1#9", "poppy-0.1/3.1#11", "poppy-0.1/3.1#12",
 		"poppy-0.1/3.1#17", "poppy-0.1/3.1#19", "poppy-0.1/3.1#20", "poppy-0.1/3.1#24", "poppy-0.1/6#2")
 	for want, change := range map[string]func(*discovery.Settings){
-		"organization_name":        func(s *discovery.Settings) { s.OrganizationName = " " },
-		"apis[0].type":             func(s *discovery.Settings) { s.APIs[0].Type = "grpc" },
-		"apis[1].url":              func(s *discovery.Settings) { s.APIs[1].URL = "http://mcp.example/" },
-		"apis[0].resource":         func(s *discovery.Settings) { s.APIs[0].Resource = "https://a.example/#x" },
-		"apis[1].resource":         func(s *discovery.Settings) { s.APIs[1].Resource = "https://other.example" },
+		"organization_name":    func(s *discovery.Settings) { s.OrganizationName = " " },
+		"apis[0].type":         func(s *discovery.Settings) { s.APIs[0].Type = "grpc" },
+		"apis[1].url":          func(s *discovery.Settings) { s.APIs[1].URL = "http://mcp.example/" },
+		"apis[0].resource":     func(s *discovery.Settings) { s.APIs[0].Resource = "https://a.example/#x" },
+		"apis[1].resource":     func(s *discovery.Settings) { s.APIs[1].Resource = "https://other.example" },
+		"apis[0].base_urls[0]": func(s *discovery.Settings) { s.APIs[0].BaseURLs = []string{"https://api.example/a/../b"} },
+		"apis[0].base_urls[1]": func(s *discovery.Settings) {
+			s.APIs[0].BaseURLs = []string{"https://api.example", "http://api.example"}
+		},
+		"apis[1].base_urls":     func(s *discovery.Settings) { s.APIs[1].BaseURLs = []string{"https://mcp.example"} },
+		"apis[0].rules[0].path": func(s *discovery.Settings) { s.APIs[0].Rules = []access.Rule{{Path: "orders"}} },
+		"apis[0].rules[1].scopes[0]": func(s *discovery.Settings) {
+			s.APIs[0].Rules = []access.Rule{{Path: "/", Scopes: []string{"poppy:read", "wishlist"}}, {Path: "/**", Scopes: []string{"orders"}}}
+		},
 		"apis[0].description":      func(s *discovery.Settings) { s.APIs[0].Description = strings.Repeat("é", 1001) },
 		"browser_session_endpoint": func(s *discovery.Settings) { s.BrowserSessionEndpoint = "javascript:alert(1)" },
 		"direct.scopes":            func(s *discovery.Settings) { s.Direct.Scopes = nil },
@@ -238,6 +248,24 @@ func TestCheckSettings_FieldRules(t *testing.T) {
 	} {
 		require.Equal(t, []string{want}, broken(t, change))
 	}
+}
+
+// Where calls go and what they need is between the Company and us.
+func TestBuildDocument_LeavesOutWhatCallsAreJudgedBy(t *testing.T) {
+	with := everything()
+	with.APIs[0].BaseURLs = []string{"https://internal.harbor.example"}
+	with.APIs[0].Rules = []access.Rule{{Path: "/secret", SignIn: true}}
+	var documents []string
+	for _, s := range []discovery.Settings{everything(), with} {
+		raw, err := discovery.BuildDocument(checked(t, s), issuer(t, "https://host.example/t/harbor"), domain(t, "harbor.example"))
+		require.NoError(t, err)
+		documents = append(documents, string(raw))
+	}
+	require.Equal(t, documents[0], documents[1])
+	apis := checked(t, with).APIs()
+	require.Equal(t, with.APIs[0].Rules, apis[0].Rules)
+	require.Equal(t, []string{"https://internal.harbor.example"}, apis[0].Bases)
+	require.Equal(t, apis[1].URL, apis[1].Resource, "an mcp entry's own URL")
 }
 
 func TestCheckSettings_NamesEveryFieldAtOnce(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
 )
 
 // APIType is the type of an entry of apis (section 6).
@@ -51,6 +53,10 @@ type API struct {
 	URL         string  `json:"url"`
 	Description string  `json:"description,omitempty"`
 	Resource    string  `json:"resource,omitempty"`
+	// BaseURLs are where an openapi entry's calls go; an mcp entry has none, its URL being it.
+	BaseURLs []string `json:"base_urls,omitempty"`
+	// Rules say what calls need; they are not published.
+	Rules []access.Rule `json:"rules,omitempty"`
 }
 
 // SignIn is what Direct or Device Sign-In can grant.
@@ -92,6 +98,19 @@ func (c CheckedSettings) MCPResources() []string {
 	return out
 }
 
+// APIs returns what requests to the listed APIs are judged by.
+func (c CheckedSettings) APIs() []access.API {
+	var out []access.API
+	for _, api := range c.settings.APIs {
+		one := access.API{URL: api.URL, MCP: api.Type == MCP, Resource: api.Resource, Bases: slices.Clone(api.BaseURLs), Rules: slices.Clone(api.Rules)}
+		if one.MCP {
+			one.Resource = api.URL
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
 // Resources returns every resource a token may be asked for (RFC 8707): those
 // listed, the MCP servers, and the conversations endpoint where it has its own.
 func (c CheckedSettings) Resources(i Issuer) []string {
@@ -110,6 +129,9 @@ func (c CheckedSettings) Resources(i Issuer) []string {
 
 func copySettings(s Settings) Settings {
 	s.APIs = slices.Clone(s.APIs)
+	for i := range s.APIs {
+		s.APIs[i].BaseURLs, s.APIs[i].Rules = slices.Clone(s.APIs[i].BaseURLs), slices.Clone(s.APIs[i].Rules)
+	}
 	s.CustomScopes = maps.Clone(s.CustomScopes)
 	s.RequiredExtensions = slices.Clone(s.RequiredExtensions)
 	s.Extensions = maps.Clone(s.Extensions)

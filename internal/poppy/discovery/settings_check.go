@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/jsonx"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -41,7 +42,7 @@ func CheckSettings(s Settings) (CheckedSettings, error) {
 	if s.BrowserSessionEndpoint != "" {
 		checkHTTPS(&v, clauseWeb, "browser_session_endpoint", s.BrowserSessionEndpoint)
 	}
-	checkAPIs(&v, s.APIs)
+	checkAPIs(&v, s)
 	checkCustomScopes(&v, s.CustomScopes)
 	checkSignIn(&v, s)
 	checkExtensions(&v, s.Extensions)
@@ -76,9 +77,9 @@ func checkCount(v *violations, id clause.ID, path string, n int) {
 	}
 }
 
-func checkAPIs(v *violations, apis []API) {
-	checkCount(v, clauseAPIs, "apis", len(apis))
-	for i, api := range apis {
+func checkAPIs(v *violations, s Settings) {
+	checkCount(v, clauseAPIs, "apis", len(s.APIs))
+	for i, api := range s.APIs {
 		path := fmt.Sprintf("apis[%d]", i)
 		if api.Type != OpenAPI && api.Type != MCP {
 			v.add(clauseAPIType, path+".type", "is neither openapi nor mcp")
@@ -94,7 +95,31 @@ func checkAPIs(v *violations, apis []API) {
 		default:
 			checkHTTPS(v, clauseAPIs, path+".resource", api.Resource)
 		}
+		checkAccess(v, path, s, api)
 	}
+}
+
+// checkAccess checks what is not published of an entry: where its calls go, and what they need.
+func checkAccess(v *violations, path string, s Settings, api API) {
+	checkCount(v, clauseAPIs, path+".base_urls", len(api.BaseURLs))
+	if api.Type == MCP && len(api.BaseURLs) > 0 {
+		v.add(clauseAPIs, path+".base_urls", "is for openapi entries: the url of an mcp entry is where its calls go")
+	}
+	for j, raw := range api.BaseURLs {
+		at := fmt.Sprintf("%s.base_urls[%d]", path, j)
+		checkHTTPS(v, clauseAPIs, at, raw)
+		if detail := access.CheckBase(raw); detail != "" {
+			v.add(clauseAPIs, at, "%s", detail)
+		}
+		for _, other := range s.APIs {
+			if other.URL != api.URL && slices.Contains(other.BaseURLs, raw) {
+				v.add(clauseAPIs, at, "belongs to another entry, too")
+			}
+		}
+	}
+	access.CheckRules(api.Rules, func(scope string) bool { return isGrantable(scope, s.CustomScopes) }, func(at, detail string) {
+		v.add(clauseAPIs, path+"."+at, "%s", detail)
+	})
 }
 
 func checkCustomScopes(v *violations, scopes map[string]string) {
@@ -170,14 +195,19 @@ func checkScopes(v *violations, id clause.ID, path string, scopes []string, cust
 		v.add(id, path, "is empty")
 	}
 	for i, scope := range scopes {
-		_, own := custom[scope]
-		if scope != "poppy:read" && scope != "poppy:write" && !own {
+		if !isGrantable(scope, custom) {
 			v.add(id, fmt.Sprintf("%s[%d]", path, i), "is neither a scope of the protocol nor one of custom_scopes")
 		}
 		if slices.Contains(scopes[:i], scope) {
 			v.add(id, fmt.Sprintf("%s[%d]", path, i), "is there twice")
 		}
 	}
+}
+
+// isGrantable reports whether a User can grant scope: one of the protocol's, or of the Company's own.
+func isGrantable(scope string, custom map[string]string) bool {
+	_, own := custom[scope]
+	return own || scope == "poppy:read" || scope == "poppy:write"
 }
 
 func checkExtensions(v *violations, extensions map[string]json.RawMessage) {

@@ -40,6 +40,8 @@ type Config struct {
 	// ReadsPerMinute and WritesPerMinute are budgets of each key, apart from each
 	// other: who reads is not held up by a script that writes.
 	ReadsPerMinute, WritesPerMinute int
+	// ChecksPerMinute is the budget of each key for what is asked for every request of an agent.
+	ChecksPerMinute int
 	// FailuresPerMinute is how many unknown keys one address may try.
 	FailuresPerMinute int
 	// TrustedProxies may say in X-Forwarded-For whom they speak for.
@@ -124,7 +126,7 @@ func (g *Gate) call(ctx context.Context, m *method.Method, decode func(any) erro
 	if err != nil {
 		return nil, err
 	}
-	if err := g.spend(caller, m.Mutates); err != nil {
+	if err := g.spend(caller, budgetOf(m)); err != nil {
 		return nil, err
 	}
 	if err := authorise(caller, m); err != nil {
@@ -193,7 +195,7 @@ func (g *Gate) Authenticate(ctx context.Context, secret string, addr netip.Addr)
 
 // Watch lets a caller that reads with permission through to a Company, as a method with that permission would.
 func (g *Gate) Watch(ctx context.Context, caller *app.Key, permission, companyID string) (tenancy.Scope, error) {
-	if err := g.spend(caller, false); err != nil {
+	if err := g.spend(caller, reads); err != nil {
 		return tenancy.Scope{}, err
 	}
 	if !caller.Holds(permission) {
@@ -225,12 +227,28 @@ func (g *Gate) Scope(ctx context.Context, caller *app.Key, companyID string) (te
 	return scope, nil
 }
 
-func (g *Gate) spend(caller *app.Key, mutates bool) error {
-	budget, perMinute := "reads ", g.cfg.ReadsPerMinute
-	if mutates {
-		budget, perMinute = "writes ", g.cfg.WritesPerMinute
+// budget is one of those that a key has, apart from each other.
+type budget string
+
+const (
+	reads  budget = "reads"
+	writes budget = "writes"
+	checks budget = "checks"
+)
+
+func budgetOf(m *method.Method) budget {
+	switch {
+	case m.Checks:
+		return checks
+	case m.Mutates:
+		return writes
 	}
-	if ok, wait := g.limiter.Allow(budget+caller.ID, perMinute, g.deps.Now()); !ok {
+	return reads
+}
+
+func (g *Gate) spend(caller *app.Key, from budget) error {
+	perMinute := map[budget]int{reads: g.cfg.ReadsPerMinute, writes: g.cfg.WritesPerMinute, checks: g.cfg.ChecksPerMinute}[from]
+	if ok, wait := g.limiter.Allow(string(from)+" "+caller.ID, perMinute, g.deps.Now()); !ok {
 		return tooOften(wait)
 	}
 	return nil

@@ -80,7 +80,7 @@ func (g *Gate) stream(ctx context.Context, stream grpc.ServerStream, m *method.M
 	if err != nil {
 		return err
 	}
-	if err := g.spend(caller, false); err != nil {
+	if err := g.spend(caller, reads); err != nil {
 		return err
 	}
 	if err := authorise(caller, m); err != nil {

@@ -28,7 +28,9 @@ type Method struct {
 	Permission string
 	Audience   adminv1.Audience
 	Mutates    bool
-	HTTP       Route // the zero Route for a stream
+	// Checks says that it is called for every request of an agent.
+	Checks bool
+	HTTP   Route // the zero Route for a stream
 	// Stream says that either side sends any number of messages.
 	Stream bool
 
@@ -165,6 +167,7 @@ func read(d protoreflect.MethodDescriptor) (*Method, error) {
 		Permission: rule.GetPermission(),
 		Audience:   rule.GetAudience(),
 		Mutates:    rule.GetMutates(),
+		Checks:     rule.GetChecks(),
 		HTTP:       route,
 		Stream:     stream,
 		input:      messageType(d.Input()),

@@ -74,6 +74,7 @@ var registrations = map[protoreflect.FullName]func(context.Context, *runtime.Ser
 	method.Package + ".DomainService":          adminv1.RegisterDomainServiceHandler,
 	method.Package + ".LoginService":           adminv1.RegisterLoginServiceHandler,
 	method.Package + ".SessionService":         adminv1.RegisterSessionServiceHandler,
+	method.Package + ".AccessService":          adminv1.RegisterAccessServiceHandler,
 	method.Package + ".SignInSetupService":     adminv1.RegisterSignInSetupServiceHandler,
 }
 

@@ -61,7 +61,7 @@ func each(t *testing.T, fn func(*testing.T, *rig)) {
 func newRig(t testing.TB, d *db.DB, cfg auth.Config) *rig {
 	t.Helper()
 	p := fixture.NewPlatform(t, d, "poppyfield.sessions.v1.SessionsService", "poppyfield.sessions.v1.SignInsService", "poppyfield.sessions.v1.ConnectionsService",
-		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConnectedAgentService", "poppyfield.admin.v1.LoginService")
+		"poppyfield.admin.v1.AccessService", "poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConnectedAgentService", "poppyfield.admin.v1.LoginService")
 	s, err := sessions.New(sessions.Config{}, sessions.Deps{DB: d, Bus: p.Bus, Replay: p.Replay, Keys: p.Keys, Directory: p.Directory, Now: p.Clock.Now, Log: p.Log})
 	require.NoError(t, err)
 	s.Register(p.Server)

@@ -183,7 +183,7 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 		if has("apis") {
 			to.APIs = nil
 			for _, a := range in.GetApis() {
-				to.APIs = append(to.APIs, discovery.API{Type: discovery.APIType(a.GetType()), URL: a.GetUrl(), Description: a.GetDescription(), Resource: a.GetResource()})
+				to.APIs = append(to.APIs, apiFrom(a))
 			}
 		}
 		if has("browser_session_endpoint") {
@@ -370,7 +370,7 @@ func settings(scope tenancy.Scope, c app.Company) (*adminv1.DiscoverySettings, e
 		out.MediatedScopes = s.Scopes
 	}
 	for _, a := range c.Settings.APIs {
-		out.Apis = append(out.Apis, &adminv1.Api{Type: string(a.Type), Url: a.URL, Description: a.Description, Resource: a.Resource})
+		out.Apis = append(out.Apis, apiOf(a))
 	}
 	for name, raw := range c.Settings.Extensions {
 		var members map[string]json.RawMessage

@@ -75,9 +75,16 @@ func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, e
 	if now.Sub(c.Session.LastUsedAt) >= touchEvery {
 		a.touches.offer(touch{scope, c.Session.ID, now})
 	}
+	caller := callerOf(c, now)
+	caller.Nonce = nonce
+	return caller, nil
+}
+
+// callerOf is the Session as a token that was found good reflects it.
+func callerOf(c store.Credential, now time.Time) Caller {
 	caller := Caller{
 		SessionID: c.Session.ID, ClientID: c.Session.ClientID, AgentName: c.Session.AgentName, UserID: c.Session.UserID,
-		JKT: c.Token.JKT, Nonce: nonce, ExpiresAt: c.Token.ExpiresAt, Extensions: c.Session.Extensions,
+		JKT: c.Token.JKT, ExpiresAt: c.Token.ExpiresAt, Extensions: c.Session.Extensions,
 	}
 	// A signed-out token stays so after the Session signs in, and a signed-in one lasts
 	// no longer than the Grant it came from, whatever signs the Session in later (decision 13).
@@ -87,7 +94,7 @@ func (a *App) Verify(ctx context.Context, scope tenancy.Scope, u Use) (Caller, e
 			caller.ExpiresAt = end
 		}
 	}
-	return caller, nil
+	return caller
 }
 
 func (a *App) verify(ctx context.Context, company *directory.Company, c store.Credential, auth oauth.Authorization, raw string, u Use, now time.Time) error {
@@ -112,8 +119,27 @@ func (a *App) verify(ctx context.Context, company *directory.Company, c store.Cr
 	return a.claim(ctx, scope, once)
 }
 
-// checkToken says what is wrong with the token itself, before any proof counts.
+// checkToken says what is wrong with the token itself at a service, before any proof counts.
 func checkToken(company *directory.Company, c store.Credential, scheme oauth.Scheme, resource string, now time.Time) error {
+	if err := checkStanding(company, c, now); err != nil {
+		return err
+	}
+	switch t := c.Token; {
+	case scheme == oauth.Bearer && t.JKT != "":
+		// RFC9449/7.2: a bound token is never taken as a Bearer token.
+		return invalidToken(DPoPElsewhere, "the Session Token is bound to a key; send it with the DPoP scheme and a proof")
+	case scheme == oauth.DPoP && t.JKT == "":
+		return invalidToken(BearerOnlyMCP, "the Session Token is a Bearer token")
+	case scheme == oauth.Bearer && !slices.Contains(company.MCPURLs, resource):
+		return invalidToken(BearerOnlyMCP, "Bearer tokens are accepted at MCP servers only")
+	case t.Resource != resource:
+		return invalidToken(ForResource, "the Session Token was issued for another service")
+	}
+	return nil
+}
+
+// checkStanding says whether a token is still good for anything.
+func checkStanding(company *directory.Company, c store.Credential, now time.Time) error {
 	t := c.Token
 	switch {
 	case t == nil:
@@ -124,15 +150,6 @@ func checkToken(company *directory.Company, c store.Credential, scheme oauth.Sch
 		return invalidToken(TokenKnown, "the Session Token has expired")
 	case over(*c.Session, company.SessionIdleLifetime, now):
 		return invalidToken(LiveSession, "the Session has ended")
-	case scheme == oauth.Bearer && t.JKT != "":
-		// RFC9449/7.2: a bound token is never taken as a Bearer token.
-		return invalidToken(DPoPElsewhere, "the Session Token is bound to a key; send it with the DPoP scheme and a proof")
-	case scheme == oauth.DPoP && t.JKT == "":
-		return invalidToken(BearerOnlyMCP, "the Session Token is a Bearer token")
-	case scheme == oauth.Bearer && !slices.Contains(company.MCPURLs, resource):
-		return invalidToken(BearerOnlyMCP, "Bearer tokens are accepted at MCP servers only")
-	case t.Resource != resource:
-		return invalidToken(ForResource, "the Session Token was issued for another service")
 	}
 	if v := admit(c.Standing, now); v.refused() {
 		return invalidToken(v.clause, v.detail)

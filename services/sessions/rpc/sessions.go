@@ -22,6 +22,7 @@ func Register(r grpc.ServiceRegistrar, a *app.App) {
 	sessionsv1.RegisterConnectionsServiceServer(r, &connectionsServer{app: a})
 	adminv1.RegisterAdmissionServiceServer(r, &admissionServer{app: a})
 	adminv1.RegisterSessionServiceServer(r, &sessionServer{app: a})
+	adminv1.RegisterAccessServiceServer(r, &accessServer{app: a})
 	adminv1.RegisterConnectedAgentServiceServer(r, &connectedAgentServer{app: a})
 }
 

@@ -885,7 +885,13 @@ type Api struct {
 	Url         string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// RFC 8707 resource for APIs that want tokens of their own; not for mcp, whose url is the resource.
-	Resource      string `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
+	Resource string `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`
+	// https URLs below which the calls of an openapi entry go: what AccessService knows it by. The url of an mcp entry is
+	// its own. Not published.
+	BaseUrls []string `protobuf:"bytes,5,rep,name=base_urls,json=baseUrls,proto3" json:"base_urls,omitempty"`
+	// What calls need beside a Session; the first rule that fits decides. Without rules every Session will do; with
+	// rules a call that none of them fits is refused. Not published.
+	Rules         []*AccessRule `protobuf:"bytes,6,rep,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -948,6 +954,93 @@ func (x *Api) GetResource() string {
 	return ""
 }
 
+func (x *Api) GetBaseUrls() []string {
+	if x != nil {
+		return x.BaseUrls
+	}
+	return nil
+}
+
+func (x *Api) GetRules() []*AccessRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// What calls of a part of an API need (Poppy 6).
+type AccessRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// HTTP methods in capitals; none: every method. GET stands for HEAD, too.
+	Methods []string `protobuf:"bytes,1,rep,name=methods,proto3" json:"methods,omitempty"`
+	// Path below a base URL, such as "/orders/*/exchanges": "*" is one segment, "**" at the end any number.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Whether the User has to be signed in.
+	SignIn bool `protobuf:"varint,3,opt,name=sign_in,json=signIn,proto3" json:"sign_in,omitempty"`
+	// Scopes that are all needed, and imply sign_in.
+	Scopes        []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessRule) Reset() {
+	*x = AccessRule{}
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessRule) ProtoMessage() {}
+
+func (x *AccessRule) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessRule.ProtoReflect.Descriptor instead.
+func (*AccessRule) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AccessRule) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *AccessRule) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AccessRule) GetSignIn() bool {
+	if x != nil {
+		return x.SignIn
+	}
+	return false
+}
+
+func (x *AccessRule) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
 // One entry of extensions (Poppy 3.3).
 type Extension struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -961,7 +1054,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1066,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1079,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{11}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Extension) GetVersion() string {
@@ -1013,7 +1106,7 @@ type GetDiscoverySettingsRequest struct {
 
 func (x *GetDiscoverySettingsRequest) Reset() {
 	*x = GetDiscoverySettingsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1118,7 @@ func (x *GetDiscoverySettingsRequest) String() string {
 func (*GetDiscoverySettingsRequest) ProtoMessage() {}
 
 func (x *GetDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1131,7 @@ func (x *GetDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiscoverySettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetDiscoverySettingsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{12}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetDiscoverySettingsRequest) GetName() string {
@@ -1062,7 +1155,7 @@ type UpdateDiscoverySettingsRequest struct {
 
 func (x *UpdateDiscoverySettingsRequest) Reset() {
 	*x = UpdateDiscoverySettingsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1167,7 @@ func (x *UpdateDiscoverySettingsRequest) String() string {
 func (*UpdateDiscoverySettingsRequest) ProtoMessage() {}
 
 func (x *UpdateDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1180,7 @@ func (x *UpdateDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDiscoverySettingsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDiscoverySettingsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{13}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateDiscoverySettingsRequest) GetDiscoverySettings() *DiscoverySettings {
@@ -1145,7 +1238,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1250,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1263,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{14}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Limits) GetName() string {
@@ -1253,7 +1346,7 @@ type GetLimitsRequest struct {
 
 func (x *GetLimitsRequest) Reset() {
 	*x = GetLimitsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1358,7 @@ func (x *GetLimitsRequest) String() string {
 func (*GetLimitsRequest) ProtoMessage() {}
 
 func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1371,7 @@ func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{15}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetLimitsRequest) GetName() string {
@@ -1300,7 +1393,7 @@ type UpdateLimitsRequest struct {
 
 func (x *UpdateLimitsRequest) Reset() {
 	*x = UpdateLimitsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1405,7 @@ func (x *UpdateLimitsRequest) String() string {
 func (*UpdateLimitsRequest) ProtoMessage() {}
 
 func (x *UpdateLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1418,7 @@ func (x *UpdateLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLimitsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{16}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateLimitsRequest) GetLimits() *Limits {
@@ -1428,13 +1521,23 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a]\n" +
 	"\x0fExtensionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
-	"\x05value\x18\x02 \x01(\v2\x1e.poppyfield.admin.v1.ExtensionR\x05value:\x028\x01\"\x9e\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.poppyfield.admin.v1.ExtensionR\x05value:\x028\x01\"\x8e\x02\n" +
 	"\x03Api\x12'\n" +
 	"\x04type\x18\x01 \x01(\tB\x13\xbaH\x10r\x0eR\aopenapiR\x03mcpR\x04type\x12\x1c\n" +
 	"\x03url\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xd0\x0fR\x03url\x12*\n" +
 	"\vdescription\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\vdescription\x12$\n" +
-	"\bresource\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\bresource\"\\\n" +
+	"\bresource\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\bresource\x12,\n" +
+	"\tbase_urls\x18\x05 \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\xd0\x0fR\bbaseUrls\x12@\n" +
+	"\x05rules\x18\x06 \x03(\v2\x1f.poppyfield.admin.v1.AccessRuleB\t\xbaH\x06\x92\x01\x03\x10\xc8\x01R\x05rules\"\x98\x01\n" +
+	"\n" +
+	"AccessRule\x12(\n" +
+	"\amethods\x18\x01 \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\n" +
+	"\"\x04r\x02\x18\x14R\amethods\x12\x1e\n" +
+	"\x04path\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xe8\aR\x04path\x12\x17\n" +
+	"\asign_in\x18\x03 \x01(\bR\x06signIn\x12'\n" +
+	"\x06scopes\x18\x04 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\x02R\x06scopes\"\\\n" +
 	"\tExtension\x12#\n" +
 	"\aversion\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18\x14R\aversion\x12*\n" +
 	"\vfields_json\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x01R\n" +
@@ -1516,7 +1619,7 @@ func file_poppyfield_admin_v1_company_proto_rawDescGZIP() []byte {
 }
 
 var file_poppyfield_admin_v1_company_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_poppyfield_admin_v1_company_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_poppyfield_admin_v1_company_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_poppyfield_admin_v1_company_proto_goTypes = []any{
 	(CompanyKind)(0),                       // 0: poppyfield.admin.v1.CompanyKind
 	(CompanyState)(0),                      // 1: poppyfield.admin.v1.CompanyState
@@ -1531,70 +1634,72 @@ var file_poppyfield_admin_v1_company_proto_goTypes = []any{
 	(*EnableCompanyRequest)(nil),           // 10: poppyfield.admin.v1.EnableCompanyRequest
 	(*DiscoverySettings)(nil),              // 11: poppyfield.admin.v1.DiscoverySettings
 	(*Api)(nil),                            // 12: poppyfield.admin.v1.Api
-	(*Extension)(nil),                      // 13: poppyfield.admin.v1.Extension
-	(*GetDiscoverySettingsRequest)(nil),    // 14: poppyfield.admin.v1.GetDiscoverySettingsRequest
-	(*UpdateDiscoverySettingsRequest)(nil), // 15: poppyfield.admin.v1.UpdateDiscoverySettingsRequest
-	(*Limits)(nil),                         // 16: poppyfield.admin.v1.Limits
-	(*GetLimitsRequest)(nil),               // 17: poppyfield.admin.v1.GetLimitsRequest
-	(*UpdateLimitsRequest)(nil),            // 18: poppyfield.admin.v1.UpdateLimitsRequest
-	nil,                                    // 19: poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
-	nil,                                    // 20: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
-	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),          // 22: google.protobuf.FieldMask
-	(*durationpb.Duration)(nil),            // 23: google.protobuf.Duration
+	(*AccessRule)(nil),                     // 13: poppyfield.admin.v1.AccessRule
+	(*Extension)(nil),                      // 14: poppyfield.admin.v1.Extension
+	(*GetDiscoverySettingsRequest)(nil),    // 15: poppyfield.admin.v1.GetDiscoverySettingsRequest
+	(*UpdateDiscoverySettingsRequest)(nil), // 16: poppyfield.admin.v1.UpdateDiscoverySettingsRequest
+	(*Limits)(nil),                         // 17: poppyfield.admin.v1.Limits
+	(*GetLimitsRequest)(nil),               // 18: poppyfield.admin.v1.GetLimitsRequest
+	(*UpdateLimitsRequest)(nil),            // 19: poppyfield.admin.v1.UpdateLimitsRequest
+	nil,                                    // 20: poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
+	nil,                                    // 21: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
+	(*timestamppb.Timestamp)(nil),          // 22: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),          // 23: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),            // 24: google.protobuf.Duration
 }
 var file_poppyfield_admin_v1_company_proto_depIdxs = []int32{
 	0,  // 0: poppyfield.admin.v1.Company.kind:type_name -> poppyfield.admin.v1.CompanyKind
 	1,  // 1: poppyfield.admin.v1.Company.state:type_name -> poppyfield.admin.v1.CompanyState
-	21, // 2: poppyfield.admin.v1.Company.publish_time:type_name -> google.protobuf.Timestamp
-	21, // 3: poppyfield.admin.v1.Company.create_time:type_name -> google.protobuf.Timestamp
-	21, // 4: poppyfield.admin.v1.Company.update_time:type_name -> google.protobuf.Timestamp
+	22, // 2: poppyfield.admin.v1.Company.publish_time:type_name -> google.protobuf.Timestamp
+	22, // 3: poppyfield.admin.v1.Company.create_time:type_name -> google.protobuf.Timestamp
+	22, // 4: poppyfield.admin.v1.Company.update_time:type_name -> google.protobuf.Timestamp
 	2,  // 5: poppyfield.admin.v1.CreateCompanyRequest.company:type_name -> poppyfield.admin.v1.Company
 	2,  // 6: poppyfield.admin.v1.ListCompaniesResponse.companies:type_name -> poppyfield.admin.v1.Company
 	2,  // 7: poppyfield.admin.v1.UpdateCompanyRequest.company:type_name -> poppyfield.admin.v1.Company
-	22, // 8: poppyfield.admin.v1.UpdateCompanyRequest.update_mask:type_name -> google.protobuf.FieldMask
+	23, // 8: poppyfield.admin.v1.UpdateCompanyRequest.update_mask:type_name -> google.protobuf.FieldMask
 	12, // 9: poppyfield.admin.v1.DiscoverySettings.apis:type_name -> poppyfield.admin.v1.Api
-	19, // 10: poppyfield.admin.v1.DiscoverySettings.custom_scopes:type_name -> poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
-	20, // 11: poppyfield.admin.v1.DiscoverySettings.extensions:type_name -> poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
-	21, // 12: poppyfield.admin.v1.DiscoverySettings.update_time:type_name -> google.protobuf.Timestamp
-	11, // 13: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.discovery_settings:type_name -> poppyfield.admin.v1.DiscoverySettings
-	22, // 14: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	23, // 15: poppyfield.admin.v1.Limits.session_token_lifetime:type_name -> google.protobuf.Duration
-	23, // 16: poppyfield.admin.v1.Limits.session_idle_lifetime:type_name -> google.protobuf.Duration
-	23, // 17: poppyfield.admin.v1.Limits.event_retention:type_name -> google.protobuf.Duration
-	23, // 18: poppyfield.admin.v1.Limits.conversation_idle_lifetime:type_name -> google.protobuf.Duration
-	23, // 19: poppyfield.admin.v1.Limits.answer_deadline:type_name -> google.protobuf.Duration
-	21, // 20: poppyfield.admin.v1.Limits.update_time:type_name -> google.protobuf.Timestamp
-	16, // 21: poppyfield.admin.v1.UpdateLimitsRequest.limits:type_name -> poppyfield.admin.v1.Limits
-	22, // 22: poppyfield.admin.v1.UpdateLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	13, // 23: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry.value:type_name -> poppyfield.admin.v1.Extension
-	3,  // 24: poppyfield.admin.v1.CompanyService.CreateCompany:input_type -> poppyfield.admin.v1.CreateCompanyRequest
-	4,  // 25: poppyfield.admin.v1.CompanyService.GetCompany:input_type -> poppyfield.admin.v1.GetCompanyRequest
-	5,  // 26: poppyfield.admin.v1.CompanyService.ListCompanies:input_type -> poppyfield.admin.v1.ListCompaniesRequest
-	7,  // 27: poppyfield.admin.v1.CompanyService.UpdateCompany:input_type -> poppyfield.admin.v1.UpdateCompanyRequest
-	8,  // 28: poppyfield.admin.v1.CompanyService.PublishCompany:input_type -> poppyfield.admin.v1.PublishCompanyRequest
-	9,  // 29: poppyfield.admin.v1.CompanyService.DisableCompany:input_type -> poppyfield.admin.v1.DisableCompanyRequest
-	10, // 30: poppyfield.admin.v1.CompanyService.EnableCompany:input_type -> poppyfield.admin.v1.EnableCompanyRequest
-	14, // 31: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:input_type -> poppyfield.admin.v1.GetDiscoverySettingsRequest
-	15, // 32: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:input_type -> poppyfield.admin.v1.UpdateDiscoverySettingsRequest
-	17, // 33: poppyfield.admin.v1.CompanyService.GetLimits:input_type -> poppyfield.admin.v1.GetLimitsRequest
-	18, // 34: poppyfield.admin.v1.CompanyService.UpdateLimits:input_type -> poppyfield.admin.v1.UpdateLimitsRequest
-	2,  // 35: poppyfield.admin.v1.CompanyService.CreateCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 36: poppyfield.admin.v1.CompanyService.GetCompany:output_type -> poppyfield.admin.v1.Company
-	6,  // 37: poppyfield.admin.v1.CompanyService.ListCompanies:output_type -> poppyfield.admin.v1.ListCompaniesResponse
-	2,  // 38: poppyfield.admin.v1.CompanyService.UpdateCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 39: poppyfield.admin.v1.CompanyService.PublishCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 40: poppyfield.admin.v1.CompanyService.DisableCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 41: poppyfield.admin.v1.CompanyService.EnableCompany:output_type -> poppyfield.admin.v1.Company
-	11, // 42: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
-	11, // 43: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
-	16, // 44: poppyfield.admin.v1.CompanyService.GetLimits:output_type -> poppyfield.admin.v1.Limits
-	16, // 45: poppyfield.admin.v1.CompanyService.UpdateLimits:output_type -> poppyfield.admin.v1.Limits
-	35, // [35:46] is the sub-list for method output_type
-	24, // [24:35] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	20, // 10: poppyfield.admin.v1.DiscoverySettings.custom_scopes:type_name -> poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
+	21, // 11: poppyfield.admin.v1.DiscoverySettings.extensions:type_name -> poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
+	22, // 12: poppyfield.admin.v1.DiscoverySettings.update_time:type_name -> google.protobuf.Timestamp
+	13, // 13: poppyfield.admin.v1.Api.rules:type_name -> poppyfield.admin.v1.AccessRule
+	11, // 14: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.discovery_settings:type_name -> poppyfield.admin.v1.DiscoverySettings
+	23, // 15: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	24, // 16: poppyfield.admin.v1.Limits.session_token_lifetime:type_name -> google.protobuf.Duration
+	24, // 17: poppyfield.admin.v1.Limits.session_idle_lifetime:type_name -> google.protobuf.Duration
+	24, // 18: poppyfield.admin.v1.Limits.event_retention:type_name -> google.protobuf.Duration
+	24, // 19: poppyfield.admin.v1.Limits.conversation_idle_lifetime:type_name -> google.protobuf.Duration
+	24, // 20: poppyfield.admin.v1.Limits.answer_deadline:type_name -> google.protobuf.Duration
+	22, // 21: poppyfield.admin.v1.Limits.update_time:type_name -> google.protobuf.Timestamp
+	17, // 22: poppyfield.admin.v1.UpdateLimitsRequest.limits:type_name -> poppyfield.admin.v1.Limits
+	23, // 23: poppyfield.admin.v1.UpdateLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	14, // 24: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry.value:type_name -> poppyfield.admin.v1.Extension
+	3,  // 25: poppyfield.admin.v1.CompanyService.CreateCompany:input_type -> poppyfield.admin.v1.CreateCompanyRequest
+	4,  // 26: poppyfield.admin.v1.CompanyService.GetCompany:input_type -> poppyfield.admin.v1.GetCompanyRequest
+	5,  // 27: poppyfield.admin.v1.CompanyService.ListCompanies:input_type -> poppyfield.admin.v1.ListCompaniesRequest
+	7,  // 28: poppyfield.admin.v1.CompanyService.UpdateCompany:input_type -> poppyfield.admin.v1.UpdateCompanyRequest
+	8,  // 29: poppyfield.admin.v1.CompanyService.PublishCompany:input_type -> poppyfield.admin.v1.PublishCompanyRequest
+	9,  // 30: poppyfield.admin.v1.CompanyService.DisableCompany:input_type -> poppyfield.admin.v1.DisableCompanyRequest
+	10, // 31: poppyfield.admin.v1.CompanyService.EnableCompany:input_type -> poppyfield.admin.v1.EnableCompanyRequest
+	15, // 32: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:input_type -> poppyfield.admin.v1.GetDiscoverySettingsRequest
+	16, // 33: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:input_type -> poppyfield.admin.v1.UpdateDiscoverySettingsRequest
+	18, // 34: poppyfield.admin.v1.CompanyService.GetLimits:input_type -> poppyfield.admin.v1.GetLimitsRequest
+	19, // 35: poppyfield.admin.v1.CompanyService.UpdateLimits:input_type -> poppyfield.admin.v1.UpdateLimitsRequest
+	2,  // 36: poppyfield.admin.v1.CompanyService.CreateCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 37: poppyfield.admin.v1.CompanyService.GetCompany:output_type -> poppyfield.admin.v1.Company
+	6,  // 38: poppyfield.admin.v1.CompanyService.ListCompanies:output_type -> poppyfield.admin.v1.ListCompaniesResponse
+	2,  // 39: poppyfield.admin.v1.CompanyService.UpdateCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 40: poppyfield.admin.v1.CompanyService.PublishCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 41: poppyfield.admin.v1.CompanyService.DisableCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 42: poppyfield.admin.v1.CompanyService.EnableCompany:output_type -> poppyfield.admin.v1.Company
+	11, // 43: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
+	11, // 44: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
+	17, // 45: poppyfield.admin.v1.CompanyService.GetLimits:output_type -> poppyfield.admin.v1.Limits
+	17, // 46: poppyfield.admin.v1.CompanyService.UpdateLimits:output_type -> poppyfield.admin.v1.Limits
+	36, // [36:47] is the sub-list for method output_type
+	25, // [25:36] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_company_proto_init() }
@@ -1609,7 +1714,7 @@ func file_poppyfield_admin_v1_company_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_admin_v1_company_proto_rawDesc), len(file_poppyfield_admin_v1_company_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -239,8 +239,10 @@ type CompanySnapshot struct {
 	Domains []string `protobuf:"bytes,21,rep,name=domains,proto3" json:"domains,omitempty"`
 	// Extensions that an agent must list to talk (Poppy 3.3).
 	RequiredExtensions []string `protobuf:"bytes,22,rep,name=required_extensions,json=requiredExtensions,proto3" json:"required_extensions,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What calls of its listed APIs are judged by.
+	Apis          []*Api `protobuf:"bytes,23,rep,name=apis,proto3" json:"apis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CompanySnapshot) Reset() {
@@ -427,6 +429,160 @@ func (x *CompanySnapshot) GetRequiredExtensions() []string {
 	return nil
 }
 
+func (x *CompanySnapshot) GetApis() []*Api {
+	if x != nil {
+		return x.Apis
+	}
+	return nil
+}
+
+// A listed API (Poppy 6).
+type Api struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Mcp   bool                   `protobuf:"varint,2,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	// That tokens must be issued for; empty: any of the Company's.
+	Resource      string        `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	BaseUrls      []string      `protobuf:"bytes,4,rep,name=base_urls,json=baseUrls,proto3" json:"base_urls,omitempty"`
+	Rules         []*AccessRule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Api) Reset() {
+	*x = Api{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Api) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Api) ProtoMessage() {}
+
+func (x *Api) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Api.ProtoReflect.Descriptor instead.
+func (*Api) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Api) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Api) GetMcp() bool {
+	if x != nil {
+		return x.Mcp
+	}
+	return false
+}
+
+func (x *Api) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Api) GetBaseUrls() []string {
+	if x != nil {
+		return x.BaseUrls
+	}
+	return nil
+}
+
+func (x *Api) GetRules() []*AccessRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// What calls of a part of an API need.
+type AccessRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Methods       []string               `protobuf:"bytes,1,rep,name=methods,proto3" json:"methods,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	SignIn        bool                   `protobuf:"varint,3,opt,name=sign_in,json=signIn,proto3" json:"sign_in,omitempty"`
+	Scopes        []string               `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessRule) Reset() {
+	*x = AccessRule{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessRule) ProtoMessage() {}
+
+func (x *AccessRule) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessRule.ProtoReflect.Descriptor instead.
+func (*AccessRule) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AccessRule) GetMethods() []string {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *AccessRule) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AccessRule) GetSignIn() bool {
+	if x != nil {
+		return x.SignIn
+	}
+	return false
+}
+
+func (x *AccessRule) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
 // How a Company's Users sign in (Poppy 4.4), as far as it is set up.
 type SignIn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -466,7 +622,7 @@ type SignIn struct {
 
 func (x *SignIn) Reset() {
 	*x = SignIn{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +634,7 @@ func (x *SignIn) String() string {
 func (*SignIn) ProtoMessage() {}
 
 func (x *SignIn) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +647,7 @@ func (x *SignIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignIn.ProtoReflect.Descriptor instead.
 func (*SignIn) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{4}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SignIn) GetDirectScopes() []string {
@@ -639,7 +795,7 @@ type CredentialField struct {
 
 func (x *CredentialField) Reset() {
 	*x = CredentialField{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +807,7 @@ func (x *CredentialField) String() string {
 func (*CredentialField) ProtoMessage() {}
 
 func (x *CredentialField) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +820,7 @@ func (x *CredentialField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialField.ProtoReflect.Descriptor instead.
 func (*CredentialField) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{5}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CredentialField) GetName() string {
@@ -698,7 +854,7 @@ type Texts struct {
 
 func (x *Texts) Reset() {
 	*x = Texts{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +866,7 @@ func (x *Texts) String() string {
 func (*Texts) ProtoMessage() {}
 
 func (x *Texts) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +879,7 @@ func (x *Texts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Texts.ProtoReflect.Descriptor instead.
 func (*Texts) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{6}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Texts) GetByLanguage() map[string]string {
@@ -750,7 +906,7 @@ type PageDesign struct {
 
 func (x *PageDesign) Reset() {
 	*x = PageDesign{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +918,7 @@ func (x *PageDesign) String() string {
 func (*PageDesign) ProtoMessage() {}
 
 func (x *PageDesign) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +931,7 @@ func (x *PageDesign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageDesign.ProtoReflect.Descriptor instead.
 func (*PageDesign) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{7}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PageDesign) GetAccentColor() string {
@@ -829,7 +985,7 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"]\n" +
 	"\x13ResolveHostResponse\x12F\n" +
 	"\tcompanies\x18\x01 \x03(\v2(.poppyfield.directory.v1.CompanySnapshotR\tcompanies\"\x1b\n" +
-	"\x19GetCompanySnapshotRequest\"\x80\b\n" +
+	"\x19GetCompanySnapshotRequest\"\xb2\b\n" +
 	"\x0fCompanySnapshot\x12\x1d\n" +
 	"\n" +
 	"company_id\x18\x01 \x01(\tR\tcompanyId\x12\x12\n" +
@@ -854,7 +1010,20 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\asign_in\x18\x13 \x01(\v2\x1f.poppyfield.directory.v1.SignInR\x06signIn\x12\x12\n" +
 	"\x04test\x18\x14 \x01(\bR\x04test\x12\x18\n" +
 	"\adomains\x18\x15 \x03(\tR\adomains\x12/\n" +
-	"\x13required_extensions\x18\x16 \x03(\tR\x12requiredExtensions\"\xab\b\n" +
+	"\x13required_extensions\x18\x16 \x03(\tR\x12requiredExtensions\x120\n" +
+	"\x04apis\x18\x17 \x03(\v2\x1c.poppyfield.directory.v1.ApiR\x04apis\"\x9d\x01\n" +
+	"\x03Api\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
+	"\x03mcp\x18\x02 \x01(\bR\x03mcp\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x12\x1b\n" +
+	"\tbase_urls\x18\x04 \x03(\tR\bbaseUrls\x129\n" +
+	"\x05rules\x18\x05 \x03(\v2#.poppyfield.directory.v1.AccessRuleR\x05rules\"k\n" +
+	"\n" +
+	"AccessRule\x12\x18\n" +
+	"\amethods\x18\x01 \x03(\tR\amethods\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
+	"\asign_in\x18\x03 \x01(\bR\x06signIn\x12\x16\n" +
+	"\x06scopes\x18\x04 \x03(\tR\x06scopes\"\xab\b\n" +
 	"\x06SignIn\x12#\n" +
 	"\rdirect_scopes\x18\x01 \x03(\tR\fdirectScopes\x12#\n" +
 	"\rdevice_scopes\x18\x02 \x03(\tR\fdeviceScopes\x12'\n" +
@@ -925,46 +1094,50 @@ func file_poppyfield_directory_v1_directory_proto_rawDescGZIP() []byte {
 }
 
 var file_poppyfield_directory_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_poppyfield_directory_v1_directory_proto_goTypes = []any{
 	(SignInMethod)(0),                 // 0: poppyfield.directory.v1.SignInMethod
 	(*ResolveHostRequest)(nil),        // 1: poppyfield.directory.v1.ResolveHostRequest
 	(*ResolveHostResponse)(nil),       // 2: poppyfield.directory.v1.ResolveHostResponse
 	(*GetCompanySnapshotRequest)(nil), // 3: poppyfield.directory.v1.GetCompanySnapshotRequest
 	(*CompanySnapshot)(nil),           // 4: poppyfield.directory.v1.CompanySnapshot
-	(*SignIn)(nil),                    // 5: poppyfield.directory.v1.SignIn
-	(*CredentialField)(nil),           // 6: poppyfield.directory.v1.CredentialField
-	(*Texts)(nil),                     // 7: poppyfield.directory.v1.Texts
-	(*PageDesign)(nil),                // 8: poppyfield.directory.v1.PageDesign
-	nil,                               // 9: poppyfield.directory.v1.SignIn.ScopeTextsEntry
-	nil,                               // 10: poppyfield.directory.v1.Texts.ByLanguageEntry
-	(*durationpb.Duration)(nil),       // 11: google.protobuf.Duration
+	(*Api)(nil),                       // 5: poppyfield.directory.v1.Api
+	(*AccessRule)(nil),                // 6: poppyfield.directory.v1.AccessRule
+	(*SignIn)(nil),                    // 7: poppyfield.directory.v1.SignIn
+	(*CredentialField)(nil),           // 8: poppyfield.directory.v1.CredentialField
+	(*Texts)(nil),                     // 9: poppyfield.directory.v1.Texts
+	(*PageDesign)(nil),                // 10: poppyfield.directory.v1.PageDesign
+	nil,                               // 11: poppyfield.directory.v1.SignIn.ScopeTextsEntry
+	nil,                               // 12: poppyfield.directory.v1.Texts.ByLanguageEntry
+	(*durationpb.Duration)(nil),       // 13: google.protobuf.Duration
 }
 var file_poppyfield_directory_v1_directory_proto_depIdxs = []int32{
 	4,  // 0: poppyfield.directory.v1.ResolveHostResponse.companies:type_name -> poppyfield.directory.v1.CompanySnapshot
-	11, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
-	11, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
-	11, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
-	11, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
-	11, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
-	5,  // 6: poppyfield.directory.v1.CompanySnapshot.sign_in:type_name -> poppyfield.directory.v1.SignIn
-	6,  // 7: poppyfield.directory.v1.SignIn.credential_fields:type_name -> poppyfield.directory.v1.CredentialField
-	9,  // 8: poppyfield.directory.v1.SignIn.scope_texts:type_name -> poppyfield.directory.v1.SignIn.ScopeTextsEntry
-	0,  // 9: poppyfield.directory.v1.SignIn.method:type_name -> poppyfield.directory.v1.SignInMethod
-	11, // 10: poppyfield.directory.v1.SignIn.account_token_lifetime:type_name -> google.protobuf.Duration
-	8,  // 11: poppyfield.directory.v1.SignIn.design:type_name -> poppyfield.directory.v1.PageDesign
-	10, // 12: poppyfield.directory.v1.Texts.by_language:type_name -> poppyfield.directory.v1.Texts.ByLanguageEntry
-	7,  // 13: poppyfield.directory.v1.PageDesign.welcome:type_name -> poppyfield.directory.v1.Texts
-	7,  // 14: poppyfield.directory.v1.SignIn.ScopeTextsEntry.value:type_name -> poppyfield.directory.v1.Texts
-	1,  // 15: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
-	3,  // 16: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
-	2,  // 17: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
-	4,  // 18: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	13, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
+	13, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
+	13, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
+	13, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
+	13, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
+	7,  // 6: poppyfield.directory.v1.CompanySnapshot.sign_in:type_name -> poppyfield.directory.v1.SignIn
+	5,  // 7: poppyfield.directory.v1.CompanySnapshot.apis:type_name -> poppyfield.directory.v1.Api
+	6,  // 8: poppyfield.directory.v1.Api.rules:type_name -> poppyfield.directory.v1.AccessRule
+	8,  // 9: poppyfield.directory.v1.SignIn.credential_fields:type_name -> poppyfield.directory.v1.CredentialField
+	11, // 10: poppyfield.directory.v1.SignIn.scope_texts:type_name -> poppyfield.directory.v1.SignIn.ScopeTextsEntry
+	0,  // 11: poppyfield.directory.v1.SignIn.method:type_name -> poppyfield.directory.v1.SignInMethod
+	13, // 12: poppyfield.directory.v1.SignIn.account_token_lifetime:type_name -> google.protobuf.Duration
+	10, // 13: poppyfield.directory.v1.SignIn.design:type_name -> poppyfield.directory.v1.PageDesign
+	12, // 14: poppyfield.directory.v1.Texts.by_language:type_name -> poppyfield.directory.v1.Texts.ByLanguageEntry
+	9,  // 15: poppyfield.directory.v1.PageDesign.welcome:type_name -> poppyfield.directory.v1.Texts
+	9,  // 16: poppyfield.directory.v1.SignIn.ScopeTextsEntry.value:type_name -> poppyfield.directory.v1.Texts
+	1,  // 17: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
+	3,  // 18: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
+	2,  // 19: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
+	4,  // 20: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
+	19, // [19:21] is the sub-list for method output_type
+	17, // [17:19] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_directory_v1_directory_proto_init() }
@@ -978,7 +1151,7 @@ func file_poppyfield_directory_v1_directory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_directory_v1_directory_proto_rawDesc), len(file_poppyfield_directory_v1_directory_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
+	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
+)
+
+// Target finds the Company's API that a request is for. What is wrong with it is its
+// caller's fault and says nothing about the agent.
+func (a *App) Target(ctx context.Context, scope tenancy.Scope, method, url string) (access.Target, error) {
+	company, err := a.company(ctx, scope)
+	if err != nil {
+		return access.Target{}, err
+	}
+	return company.APIs.Find(method, url)
+}
+
+// Check judges a request to an API (Poppy 6): as Verify does, and by the API's rules. The
+// Caller is there also where only the rules refuse it.
+func (a *App) Check(ctx context.Context, scope tenancy.Scope, t access.Target, authorization []string, p Proof) (Caller, error) {
+	p.URL = t.URL
+	c, err := a.Verify(ctx, scope, Use{Authorization: authorization, Proof: p, Resource: t.API.Resource})
+	if err != nil {
+		return Caller{}, err
+	}
+	return c, withNonce(t.Check(c.SignedIn, c.Scopes), c.Nonce)
+}
+
+// Introspection is what RFC 7662 says of a token that is good.
+type Introspection struct {
+	Caller
+	Resource string
+	IssuedAt time.Time
+}
+
+// Scheme is how the token is sent.
+func (i Introspection) Scheme() oauth.Scheme {
+	if i.JKT == "" {
+		return oauth.Bearer
+	}
+	return oauth.DPoP
+}
+
+// Introspect says what a Session Token stands for, without a request to judge: whether a
+// proof comes with it is for whoever asks to see. ok is false for any that is no good.
+func (a *App) Introspect(ctx context.Context, scope tenancy.Scope, token string) (out Introspection, ok bool, err error) {
+	company, err := a.company(ctx, scope)
+	if err != nil {
+		return out, false, err
+	}
+	c, err := a.Store.Credential(ctx, scope, keys.HashToken(scope.CompanyID(), token))
+	if err != nil {
+		return out, false, err
+	}
+	now := a.Now()
+	if refused := checkStanding(company, c, now); refused == nil {
+		out, ok = Introspection{Caller: callerOf(c, now), Resource: c.Token.Resource, IssuedAt: c.Token.CreatedAt}, true
+	}
+	return out, ok, nil
+}
