@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,16 +81,19 @@ var errEnded = errors.New("ended")
 
 // A report is what came of it.
 type report struct {
-	Events        int
-	Median, Worst time.Duration // the median and the 99th percentile
-	Again         int           // requests that were refused for now, with 503, or ended with their stream, and made again
-	Cut           []string      // why readers ended before the job did, the first few
+	Arrivals []arrival
+	Again    int      // requests that were refused for now, with 503, or ended with their stream, and made again
+	Cut      []string // why readers ended before the job did, the first few
 }
+
+// An arrival is an event that a stream brought: the stamp it carries, which is that of a
+// transaction, and when it came; both nanoseconds.
+type arrival struct{ Stamp, At int64 }
 
 // longest is how long a poll waits, in seconds.
 const longest = 30
 
-// stamp begins the text of an event that is measured; nanoseconds follow.
+// stamp begins the text of an event that is measured; the time in nanoseconds follows.
 const stamp = "sent at "
 
 // fleet is the readers of a process.
@@ -102,7 +104,7 @@ type fleet struct {
 	opening sync.WaitGroup
 
 	mu   sync.Mutex
-	took []time.Duration
+	came []arrival
 	cut  []string
 
 	again atomic.Int64
@@ -160,12 +162,8 @@ func (f *fleet) open() {
 func (f *fleet) report() report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	slices.Sort(f.took)
-	r := report{Events: len(f.took), Cut: f.cut[:min(len(f.cut), 5)], Again: int(f.again.Swap(0))}
-	if n := len(f.took); n > 0 {
-		r.Median, r.Worst = f.took[n/2], f.took[n*99/100]
-	}
-	f.took = nil
+	r := report{Arrivals: f.came, Cut: f.cut[:min(len(f.cut), 5)], Again: int(f.again.Swap(0))}
+	f.came = nil
 	return r
 }
 
@@ -285,9 +283,9 @@ func (f *fleet) stream(in *bufio.Reader, r *reader, opened func()) error {
 		if err != nil {
 			return err
 		}
-		took := time.Since(time.Unix(0, sent))
+		now := time.Now().UnixNano()
 		f.mu.Lock()
-		f.took = append(f.took, took)
+		f.came = append(f.came, arrival{sent, now})
 		f.mu.Unlock()
 	}
 }

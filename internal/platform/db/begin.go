@@ -3,17 +3,17 @@ package db
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // connector makes PostgreSQL connections that save round trips, since a unit of work
-// is short and every request has several: its transaction begins bound to the unit's
-// Company in one, and the statements marked by Later go out together, with the commit.
+// is short and every request has several: its transaction begins with its first
+// statement, the statements marked by Later go out with the next one or the commit, and
+// a question marked by Last ends it.
 type connector struct{ driver.Connector }
 
 func newConnector(dsn string) (driver.Connector, error) {
@@ -38,70 +38,73 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{Conn: pg}, nil
 }
 
-// conn is a connection with the statements of its transaction that were put off.
+// conn is a connection with the state of the transaction of its unit.
 type conn struct {
 	*stdlib.Conn
-	later []statement
+	later    []statement // wait to be sent; what opens the transaction is first among them
+	begun    bool        // what opens it was sent
+	readOnly bool
+	ended    bool // by its last question
+}
+
+// statement is one that waits to be sent.
+type statement struct {
+	sql  string
+	args []any
 }
 
 // BeginTx implements driver.ConnBeginTx. A transaction outside of a unit sees no
 // tenant's rows: nothing is set for it.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	c.later = nil
 	u, ok := unitFrom(ctx)
 	if !ok {
+		c.later = nil
 		return c.Conn.BeginTx(ctx, opts)
-	}
-	begin, err := u.begin(opts.ReadOnly)
-	if err != nil {
-		return nil, err
 	}
 	if c.Conn.Conn().IsClosed() {
 		return nil, driver.ErrBadConn
 	}
-	tx, err := c.Conn.Conn().BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
-	if err != nil {
-		if pgconn.SafeToRetry(err) { // nothing was sent: the pool takes another connection
-			return nil, driver.ErrBadConn
-		}
-		return nil, err
-	}
-	return transaction{ctx, c, tx}, nil
+	c.later, c.begun, c.readOnly, c.ended = u.begin(opts.ReadOnly), false, opts.ReadOnly, false
+	return transaction{ctx, c}, nil
 }
 
-// begin is the statements that open the unit's transaction. The settings are local to
-// it: a pooled connection carries nothing over.
-func (u unit) begin(readOnly bool) (string, error) {
-	company, system := u.scope.CompanyID(), ""
-	if u.system != "" {
-		system = "on"
-	}
-	// Several statements take no parameters. A Scope holds nothing but checked ids, which is checked again here.
-	if strings.ContainsFunc(company, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
-		return "", fmt.Errorf("%q is no company id", company)
-	}
-	begin := "begin"
+// opening is how many statements open the transaction of a unit.
+const opening = 2
+
+// begin is these. The settings are local to the transaction: a pooled connection
+// carries nothing over.
+func (u unit) begin(readOnly bool) []statement {
+	begin, system := "begin", ""
 	if readOnly {
 		begin = "begin read only"
 	}
-	return begin + "; select set_config('app.company', '" + company + "', true), set_config('app.system', '" + system + "', true)", nil
+	if u.system != "" {
+		system = "on"
+	}
+	return []statement{
+		{sql: begin},
+		{sql: "select set_config('app.company', $1, true), set_config('app.system', $2, true)", args: []any{u.scope.CompanyID(), system}},
+	}
 }
 
 // transaction is a driver.Tx; the driver interface has no context at the end of a transaction.
 type transaction struct {
 	ctx  context.Context
 	conn *conn
-	tx   pgx.Tx
 }
 
 // Commit implements driver.Tx.
 func (t transaction) Commit() error {
-	if len(t.conn.later) == 0 {
-		return t.tx.Commit(t.ctx)
+	c := t.conn
+	if c.ended || !c.begun && len(c.later) == opening { // nothing was asked of it
+		c.later = nil
+		return nil
 	}
-	if err := t.conn.send(t.ctx, "commit"); err != nil {
-		// After a failed statement the transaction is only waiting to be rolled back.
-		_ = t.tx.Rollback(t.ctx)
+	if c.begun && c.Conn.Conn().PgConn().TxStatus() != 'T' { // a statement failed, and fn didn't say so
+		return errors.Join(pgx.ErrTxCommitRollback, t.Rollback())
+	}
+	if _, _, err := c.send(t.ctx, nil, true); err != nil {
+		_ = t.Rollback()
 		return err
 	}
 	return nil
@@ -109,6 +112,14 @@ func (t transaction) Commit() error {
 
 // Rollback implements driver.Tx.
 func (t transaction) Rollback() error {
+	pg := t.conn.Conn.Conn()
 	t.conn.later = nil
-	return t.tx.Rollback(t.ctx)
+	if pg.IsClosed() || pg.PgConn().TxStatus() == 'I' {
+		return nil
+	}
+	if _, err := pg.Exec(t.ctx, "rollback"); err != nil {
+		_ = pg.Close(t.ctx) // nobody knows what state it is in
+		return err
+	}
+	return nil
 }

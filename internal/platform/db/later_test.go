@@ -86,3 +86,70 @@ func TestLater_MoreThanIsSentAtOnce(t *testing.T) {
 		}))
 	})
 }
+
+func TestLast_EndsTheUnitAndOnlyReads(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		company := dbtest.Company(t, d)
+		require.NoError(t, d.Write(t.Context(), company, func(ctx context.Context, tx *ent.Tx) error {
+			return tx.Domain.Create().SetID("dom_1").SetDomain("a.example").SetChallenge("c").Exec(ctx)
+		}))
+		for range 3 {
+			require.NoError(t, d.Read(t.Context(), company, func(ctx context.Context, tx *ent.Tx) error {
+				seen, err := tx.Domain.Query().All(db.Last(ctx))
+				require.Len(t, seen, 1)
+				require.Equal(t, "a.example", seen[0].Domain)
+				return err
+			}))
+		}
+		// A unit that writes can still be rolled back after it.
+		require.ErrorIs(t, d.Write(t.Context(), company, func(ctx context.Context, tx *ent.Tx) error {
+			n, err := tx.Domain.Delete().Where(entdomain.ID("dom_1")).Exec(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			left, err := tx.Domain.Query().Count(db.Last(ctx))
+			require.NoError(t, err)
+			require.Zero(t, left)
+			return context.Canceled
+		}), context.Canceled)
+		if !d.Postgres() {
+			return // nothing ends there
+		}
+		err := d.Read(t.Context(), company, func(ctx context.Context, tx *ent.Tx) error {
+			if _, err := tx.Domain.Query().Count(db.Last(ctx)); err != nil {
+				return err
+			}
+			_, err := tx.Domain.Query().Count(ctx)
+			return err
+		})
+		require.ErrorContains(t, err, "after the last one")
+	})
+}
+
+// A statement that failed ends its transaction on PostgreSQL: that nobody looked at the
+// error makes nothing of the unit a success.
+func TestUnit_AFailureThatNobodyLookedAtIsNotCommitted(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		if !d.Postgres() {
+			t.Skip("a failed statement of SQLite leaves its transaction usable")
+		}
+		scope := dbtest.Company(t, d)
+		create := func(ctx context.Context, tx *ent.Tx, id string) error {
+			return tx.Domain.Create().SetID(id).SetDomain(id + ".example").SetChallenge("c").Exec(ctx)
+		}
+		require.NoError(t, d.Write(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error { return create(ctx, tx, "dom_1") }))
+		for _, first := range []string{"", "dom_2"} { // it fails as the statement that opens the transaction, and as another
+			require.Error(t, d.Write(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error {
+				if first != "" {
+					require.NoError(t, create(ctx, tx, first))
+				}
+				require.Error(t, create(ctx, tx, "dom_1"))
+				return nil
+			}))
+		}
+		require.NoError(t, d.Read(t.Context(), scope, func(ctx context.Context, tx *ent.Tx) error {
+			n, err := tx.Domain.Query().Count(ctx)
+			require.Equal(t, 1, n)
+			return err
+		}))
+	})
+}

@@ -86,7 +86,7 @@ func (s *Keys) CompanyExists(ctx context.Context, scope tenancy.Scope) (bool, er
 	found := false
 	err := s.db.Read(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
 		var err error
-		found, err = tx.Company.Query().Where(company.ID(scope.CompanyID())).Exist(ctx)
+		found, err = tx.Company.Query().Where(company.ID(scope.CompanyID())).Exist(db.Last(ctx))
 		return err
 	})
 	return found, err

@@ -43,14 +43,14 @@ type Span struct {
 	After, Last    int64
 }
 
-// Spans reads the events of spans with one question, each in order. It is for short
-// ones: there is no bound to what is read but their lengths.
+// Spans reads the events of spans with one question, each in order, which is the last
+// of its unit. It is for short ones: there is no bound to what is read but their lengths.
 func (t Tx) Spans(ctx context.Context, spans []Span) (map[Span][]Event, error) {
 	each := make([]*sql.Predicate, 0, len(spans))
 	for _, s := range padded(spans) {
 		each = append(each, sql.And(sql.EQ(entevent.FieldConversationID, s.ConversationID), sql.GT(entevent.FieldSequence, s.After), sql.LTE(entevent.FieldSequence, s.Last)))
 	}
-	rows, err := t.tx.Event.Query().Where(entevent.PayloadNotNil(), db.AnyOf(ctx, each...)).All(ctx)
+	rows, err := t.tx.Event.Query().Where(entevent.PayloadNotNil(), db.AnyOf(ctx, each...)).All(db.Last(ctx))
 	if err != nil {
 		return nil, err
 	}

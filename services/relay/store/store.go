@@ -61,7 +61,7 @@ func (s *Store) Endpoint(ctx context.Context, scope tenancy.Scope, id string, no
 		}
 		rows, err := tx.WebhookSecret.Query().
 			Where(signs, webhooksecret.Or(webhooksecret.ExpiresAtIsNil(), webhooksecret.ExpiresAtGT(now))).
-			Order(webhooksecret.ByCreatedAt(), webhooksecret.ByID()).All(ctx)
+			Order(webhooksecret.ByCreatedAt(), webhooksecret.ByID()).All(db.Last(ctx))
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 // Admission implements store.Admissions.
 func (s *Store) Admission(ctx context.Context, scope tenancy.Scope) (store.Admission, error) {
-	return db.ReadValue(ctx, s.db, scope, findAdmission)
+	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Admission, error) { return findAdmission(db.Last(ctx), tx) })
 }
 
 // SaveAdmission implements store.Admissions.

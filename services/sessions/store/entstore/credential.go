@@ -20,22 +20,23 @@ import (
 // Credential implements store.Tokens. Every request of every agent asks for it, so that
 // what it needs of five tables comes by one question.
 func (s *Store) Credential(ctx context.Context, scope tenancy.Scope, hash string) (store.Credential, error) {
-	return db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) (store.Credential, error) {
+	rows, err := db.ReadValue(ctx, s.db, scope, func(ctx context.Context, tx *ent.Tx) ([]credentialRow, error) {
 		var rows []credentialRow
 		err := tx.SessionToken.Query().Where(sessiontoken.ID(hash), withCredential).Select(
 			sessiontoken.FieldID, sessiontoken.FieldSessionID, sessiontoken.FieldJkt, sessiontoken.FieldResource, sessiontoken.FieldScope,
 			sessiontoken.FieldSignedIn, sessiontoken.FieldGrantID, sessiontoken.FieldCreatedAt, sessiontoken.FieldExpiresAt, sessiontoken.FieldRevokedAt,
-		).Scan(ctx, &rows)
-		if err != nil {
-			return store.Credential{}, err
-		}
-		if len(rows) == 0 || rows[0].SessionClientID == nil {
-			var c store.Credential
-			c.Admission, err = findAdmission(ctx, tx)
-			return c, err
-		}
-		return rows[0].credential(), nil
+		).Scan(db.Last(ctx), &rows)
+		return rows, err
 	})
+	if err != nil {
+		return store.Credential{}, err
+	}
+	if len(rows) == 0 || rows[0].SessionClientID == nil {
+		var c store.Credential
+		c.Admission, err = s.Admission(ctx, scope)
+		return c, err
+	}
+	return rows[0].credential(), nil
 }
 
 // credentialRow is a token with its Session, the Grant it came from, and what admission
