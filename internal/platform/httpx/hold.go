@@ -62,7 +62,7 @@ func (h *Held) Hold(w http.ResponseWriter, r *http.Request, turns Turns) {
 	h.turns = turns
 	if p := park(w, r, h); p != nil {
 		h.line = p
-		go p.run(h)
+		p.schedule(h)
 		return
 	}
 	flow(w, r, h)

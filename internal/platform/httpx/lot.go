@@ -16,6 +16,7 @@ type lot struct {
 	log     *slog.Logger
 	drainer *Drainer
 	stall   time.Duration
+	workers *workers
 
 	back   chan net.Conn
 	closed chan struct{}
@@ -30,7 +31,11 @@ type lot struct {
 }
 
 func newLot(ctx context.Context, log *slog.Logger, d *Drainer, stall time.Duration) *lot {
-	return &lot{ctx: ctx, log: log, drainer: d, stall: stall, back: make(chan net.Conn), closed: make(chan struct{}), all: map[*parked]struct{}{}}
+	closed := make(chan struct{})
+	return &lot{
+		ctx: ctx, log: log, drainer: d, stall: stall, workers: newWorkers(closed),
+		back: make(chan net.Conn), closed: closed, all: map[*parked]struct{}{},
+	}
 }
 
 // expect announces a connection that net/http is about to let go of; add or turnAway follows.

@@ -170,7 +170,7 @@ func (p *parked) cut() {
 	}
 }
 
-func (p *parked) schedule(h *Held) { go p.run(h) }
+func (p *parked) schedule(h *Held) { p.lot.workers.run(func() { p.run(h) }) }
 
 func (p *parked) draining() bool { return p.lot.drainer.Draining() }
 

@@ -52,8 +52,8 @@ func TestSpans_EachIsWhatItsOwnReadWouldBe(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		c := s.conversation(t, "msg_1", "1", "2", "3", "4", "5")
 		spans := []store.Span{{c.ID, 0, 5}, {c.ID, 4, 5}, {c.ID, 1, 3}, {c.ID, 1, 3}, {c.ID, 5, 5}, {c.ID, 2, 9}}
-		s.read(t, func(ctx context.Context, tx store.Tx) error {
-			for n := range len(spans) + 1 {
+		for n := range len(spans) + 1 {
+			s.read(t, func(ctx context.Context, tx store.Tx) error {
 				got, err := tx.Spans(ctx, spans[:n])
 				require.NoError(t, err)
 				for _, span := range spans[:n] {
@@ -63,9 +63,9 @@ func TestSpans_EachIsWhatItsOwnReadWouldBe(t *testing.T) {
 					}
 					require.Equal(t, want, texts(got[span]), "%v of %d", span, n)
 				}
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 	})
 }
 

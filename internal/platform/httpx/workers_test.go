@@ -1,0 +1,31 @@
+package httpx
+
+import (
+	"sync"
+	"testing"
+)
+
+// Turns may wait for each other: each is under way whatever the others do.
+func TestWorkers_EveryTurnIsRunAtOnce(t *testing.T) {
+	done := make(chan struct{})
+	w := newWorkers(done)
+	const turns = 4 * maxIdleWorkers
+	for range 3 {
+		var all, over sync.WaitGroup
+		all.Add(turns)
+		over.Add(turns)
+		for range turns {
+			w.run(func() {
+				defer over.Done()
+				all.Done()
+				all.Wait()
+			})
+		}
+		over.Wait()
+	}
+	close(done)
+	var last sync.WaitGroup
+	last.Add(1)
+	w.run(last.Done)
+	last.Wait()
+}
