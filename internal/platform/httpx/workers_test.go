@@ -6,7 +6,7 @@ import (
 )
 
 // Turns may wait for each other: each is under way whatever the others do.
-func TestWorkers_EveryTurnIsRunAtOnce(t *testing.T) {
+func TestWorkers_EveryTurnIsRunAtOnce(*testing.T) {
 	done := make(chan struct{})
 	w := newWorkers(done)
 	const turns = 4 * maxIdleWorkers
