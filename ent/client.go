@@ -22,6 +22,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/apikey"
 	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/browsercookie"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
@@ -66,6 +67,8 @@ type Client struct {
 	Attempt *AttemptClient
 	// AuthorizationCode is the client for interacting with the AuthorizationCode builders.
 	AuthorizationCode *AuthorizationCodeClient
+	// BrowserCookie is the client for interacting with the BrowserCookie builders.
+	BrowserCookie *BrowserCookieClient
 	// Company is the client for interacting with the Company builders.
 	Company *CompanyClient
 	// CompanyEvent is the client for interacting with the CompanyEvent builders.
@@ -126,6 +129,7 @@ func (c *Client) init() {
 	c.ApiKey = NewApiKeyClient(c.config)
 	c.Attempt = NewAttemptClient(c.config)
 	c.AuthorizationCode = NewAuthorizationCodeClient(c.config)
+	c.BrowserCookie = NewBrowserCookieClient(c.config)
 	c.Company = NewCompanyClient(c.config)
 	c.CompanyEvent = NewCompanyEventClient(c.config)
 	c.Conversation = NewConversationClient(c.config)
@@ -246,6 +250,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		ApiKey:              NewApiKeyClient(cfg),
 		Attempt:             NewAttemptClient(cfg),
 		AuthorizationCode:   NewAuthorizationCodeClient(cfg),
+		BrowserCookie:       NewBrowserCookieClient(cfg),
 		Company:             NewCompanyClient(cfg),
 		CompanyEvent:        NewCompanyEventClient(cfg),
 		Conversation:        NewConversationClient(cfg),
@@ -293,6 +298,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		ApiKey:              NewApiKeyClient(cfg),
 		Attempt:             NewAttemptClient(cfg),
 		AuthorizationCode:   NewAuthorizationCodeClient(cfg),
+		BrowserCookie:       NewBrowserCookieClient(cfg),
 		Company:             NewCompanyClient(cfg),
 		CompanyEvent:        NewCompanyEventClient(cfg),
 		Conversation:        NewConversationClient(cfg),
@@ -344,10 +350,10 @@ func (c *Client) Close() error {
 func (c *Client) Use(hooks ...Hook) {
 	for _, n := range []interface{ Use(...Hook) }{
 		c.AccountToken, c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey,
-		c.Attempt, c.AuthorizationCode, c.Company, c.CompanyEvent, c.Conversation,
-		c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint, c.EndpointDelivery,
-		c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey, c.PageDesign,
-		c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
+		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
+		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
+		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
+		c.PageDesign, c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
 		c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Use(hooks...)
@@ -359,10 +365,10 @@ func (c *Client) Use(hooks ...Hook) {
 func (c *Client) Intercept(interceptors ...Interceptor) {
 	for _, n := range []interface{ Intercept(...Interceptor) }{
 		c.AccountToken, c.Admission, c.AdmissionRule, c.AnsweredRequest, c.ApiKey,
-		c.Attempt, c.AuthorizationCode, c.Company, c.CompanyEvent, c.Conversation,
-		c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint, c.EndpointDelivery,
-		c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey, c.PageDesign,
-		c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
+		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
+		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
+		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
+		c.PageDesign, c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
 		c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Intercept(interceptors...)
@@ -386,6 +392,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.Attempt.mutate(ctx, m)
 	case *AuthorizationCodeMutation:
 		return c.AuthorizationCode.mutate(ctx, m)
+	case *BrowserCookieMutation:
+		return c.BrowserCookie.mutate(ctx, m)
 	case *CompanyMutation:
 		return c.Company.mutate(ctx, m)
 	case *CompanyEventMutation:
@@ -1361,6 +1369,139 @@ func (c *AuthorizationCodeClient) mutate(ctx context.Context, m *AuthorizationCo
 		return (&AuthorizationCodeDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
 	default:
 		return nil, fmt.Errorf("ent: unknown AuthorizationCode mutation op: %q", m.Op())
+	}
+}
+
+// BrowserCookieClient is a client for the BrowserCookie schema.
+type BrowserCookieClient struct {
+	config
+}
+
+// NewBrowserCookieClient returns a client for the BrowserCookie from the given config.
+func NewBrowserCookieClient(c config) *BrowserCookieClient {
+	return &BrowserCookieClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `browsercookie.Hooks(f(g(h())))`.
+func (c *BrowserCookieClient) Use(hooks ...Hook) {
+	c.hooks.BrowserCookie = append(c.hooks.BrowserCookie, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `browsercookie.Intercept(f(g(h())))`.
+func (c *BrowserCookieClient) Intercept(interceptors ...Interceptor) {
+	c.inters.BrowserCookie = append(c.inters.BrowserCookie, interceptors...)
+}
+
+// Create returns a builder for creating a BrowserCookie entity.
+func (c *BrowserCookieClient) Create() *BrowserCookieCreate {
+	mutation := newBrowserCookieMutation(c.config, OpCreate)
+	return &BrowserCookieCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of BrowserCookie entities.
+func (c *BrowserCookieClient) CreateBulk(builders ...*BrowserCookieCreate) *BrowserCookieCreateBulk {
+	return &BrowserCookieCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *BrowserCookieClient) MapCreateBulk(slice any, setFunc func(*BrowserCookieCreate, int)) *BrowserCookieCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &BrowserCookieCreateBulk{err: fmt.Errorf("calling to BrowserCookieClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*BrowserCookieCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &BrowserCookieCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for BrowserCookie.
+func (c *BrowserCookieClient) Update() *BrowserCookieUpdate {
+	mutation := newBrowserCookieMutation(c.config, OpUpdate)
+	return &BrowserCookieUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *BrowserCookieClient) UpdateOne(_m *BrowserCookie) *BrowserCookieUpdateOne {
+	mutation := newBrowserCookieMutation(c.config, OpUpdateOne, withBrowserCookie(_m))
+	return &BrowserCookieUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *BrowserCookieClient) UpdateOneID(id string) *BrowserCookieUpdateOne {
+	mutation := newBrowserCookieMutation(c.config, OpUpdateOne, withBrowserCookieID(id))
+	return &BrowserCookieUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for BrowserCookie.
+func (c *BrowserCookieClient) Delete() *BrowserCookieDelete {
+	mutation := newBrowserCookieMutation(c.config, OpDelete)
+	return &BrowserCookieDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *BrowserCookieClient) DeleteOne(_m *BrowserCookie) *BrowserCookieDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *BrowserCookieClient) DeleteOneID(id string) *BrowserCookieDeleteOne {
+	builder := c.Delete().Where(browsercookie.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &BrowserCookieDeleteOne{builder}
+}
+
+// Query returns a query builder for BrowserCookie.
+func (c *BrowserCookieClient) Query() *BrowserCookieQuery {
+	return &BrowserCookieQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeBrowserCookie},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a BrowserCookie entity by its id.
+func (c *BrowserCookieClient) Get(ctx context.Context, id string) (*BrowserCookie, error) {
+	return c.Query().Where(browsercookie.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *BrowserCookieClient) GetX(ctx context.Context, id string) *BrowserCookie {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *BrowserCookieClient) Hooks() []Hook {
+	return c.hooks.BrowserCookie
+}
+
+// Interceptors returns the client interceptors.
+func (c *BrowserCookieClient) Interceptors() []Interceptor {
+	return c.inters.BrowserCookie
+}
+
+func (c *BrowserCookieClient) mutate(ctx context.Context, m *BrowserCookieMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&BrowserCookieCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&BrowserCookieUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&BrowserCookieUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&BrowserCookieDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown BrowserCookie mutation op: %q", m.Op())
 	}
 }
 
@@ -4161,17 +4302,18 @@ func (c *WebhookSecretClient) mutate(ctx context.Context, m *WebhookSecretMutati
 type (
 	hooks struct {
 		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
-		AuthorizationCode, Company, CompanyEvent, Conversation, Delivery,
-		DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event, Grant,
-		InboxSettings, Note, OperatorKey, PageDesign, Presence, Session, SessionToken,
-		SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Hook
+		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
+		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
+		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence, Session,
+		SessionToken, SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Hook
 	}
 	inters struct {
 		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
-		AuthorizationCode, Company, CompanyEvent, Conversation, Delivery,
-		DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event, Grant,
-		InboxSettings, Note, OperatorKey, PageDesign, Presence, Session, SessionToken,
-		SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Interceptor
+		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
+		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
+		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence, Session,
+		SessionToken, SignIn, SignInAttempt, SignInConnection,
+		WebhookSecret []ent.Interceptor
 	}
 )
 

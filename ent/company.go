@@ -40,6 +40,8 @@ type Company struct {
 	IssuerHost string `json:"issuer_host,omitempty"`
 	// IssuerPath holds the value of the "issuer_path" field.
 	IssuerPath string `json:"issuer_path,omitempty"`
+	// BrowserHost holds the value of the "browser_host" field.
+	BrowserHost string `json:"browser_host,omitempty"`
 	// PublishedAt holds the value of the "published_at" field.
 	PublishedAt *time.Time `json:"published_at,omitempty"`
 	// Settings holds the value of the "settings" field.
@@ -64,7 +66,7 @@ func (*Company) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case company.FieldVersion:
 			values[i] = new(sql.NullInt64)
-		case company.FieldID, company.FieldOrganization, company.FieldSlug, company.FieldDisplayName, company.FieldKind, company.FieldState, company.FieldIssuer, company.FieldIssuerHost, company.FieldIssuerPath, company.FieldCreator:
+		case company.FieldID, company.FieldOrganization, company.FieldSlug, company.FieldDisplayName, company.FieldKind, company.FieldState, company.FieldIssuer, company.FieldIssuerHost, company.FieldIssuerPath, company.FieldBrowserHost, company.FieldCreator:
 			values[i] = new(sql.NullString)
 		case company.FieldCreatedAt, company.FieldUpdatedAt, company.FieldPublishedAt, company.FieldSettingsUpdatedAt, company.FieldLimitsUpdatedAt:
 			values[i] = new(sql.NullTime)
@@ -154,6 +156,12 @@ func (_m *Company) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field issuer_path", values[i])
 			} else if value.Valid {
 				_m.IssuerPath = value.String
+			}
+		case company.FieldBrowserHost:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field browser_host", values[i])
+			} else if value.Valid {
+				_m.BrowserHost = value.String
 			}
 		case company.FieldPublishedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -264,6 +272,9 @@ func (_m *Company) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("issuer_path=")
 	builder.WriteString(_m.IssuerPath)
+	builder.WriteString(", ")
+	builder.WriteString("browser_host=")
+	builder.WriteString(_m.BrowserHost)
 	builder.WriteString(", ")
 	if v := _m.PublishedAt; v != nil {
 		builder.WriteString("published_at=")

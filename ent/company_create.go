@@ -154,6 +154,20 @@ func (_c *CompanyCreate) SetNillableIssuerPath(v *string) *CompanyCreate {
 	return _c
 }
 
+// SetBrowserHost sets the "browser_host" field.
+func (_c *CompanyCreate) SetBrowserHost(v string) *CompanyCreate {
+	_c.mutation.SetBrowserHost(v)
+	return _c
+}
+
+// SetNillableBrowserHost sets the "browser_host" field if the given value is not nil.
+func (_c *CompanyCreate) SetNillableBrowserHost(v *string) *CompanyCreate {
+	if v != nil {
+		_c.SetBrowserHost(*v)
+	}
+	return _c
+}
+
 // SetPublishedAt sets the "published_at" field.
 func (_c *CompanyCreate) SetPublishedAt(v time.Time) *CompanyCreate {
 	_c.mutation.SetPublishedAt(v)
@@ -295,6 +309,10 @@ func (_c *CompanyCreate) defaults() {
 		v := company.DefaultIssuerPath
 		_c.mutation.SetIssuerPath(v)
 	}
+	if _, ok := _c.mutation.BrowserHost(); !ok {
+		v := company.DefaultBrowserHost
+		_c.mutation.SetBrowserHost(v)
+	}
 	if _, ok := _c.mutation.SettingsUpdatedAt(); !ok {
 		v := company.DefaultSettingsUpdatedAt()
 		_c.mutation.SetSettingsUpdatedAt(v)
@@ -368,6 +386,9 @@ func (_c *CompanyCreate) check() error {
 	}
 	if _, ok := _c.mutation.IssuerPath(); !ok {
 		return &ValidationError{Name: "issuer_path", err: errors.New(`ent: missing required field "Company.issuer_path"`)}
+	}
+	if _, ok := _c.mutation.BrowserHost(); !ok {
+		return &ValidationError{Name: "browser_host", err: errors.New(`ent: missing required field "Company.browser_host"`)}
 	}
 	if _, ok := _c.mutation.SettingsUpdatedAt(); !ok {
 		return &ValidationError{Name: "settings_updated_at", err: errors.New(`ent: missing required field "Company.settings_updated_at"`)}
@@ -462,6 +483,10 @@ func (_c *CompanyCreate) createSpec() (*Company, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.IssuerPath(); ok {
 		_spec.SetField(company.FieldIssuerPath, field.TypeString, value)
 		_node.IssuerPath = value
+	}
+	if value, ok := _c.mutation.BrowserHost(); ok {
+		_spec.SetField(company.FieldBrowserHost, field.TypeString, value)
+		_node.BrowserHost = value
 	}
 	if value, ok := _c.mutation.PublishedAt(); ok {
 		_spec.SetField(company.FieldPublishedAt, field.TypeTime, value)
@@ -650,6 +675,18 @@ func (u *CompanyUpsert) SetIssuerPath(v string) *CompanyUpsert {
 // UpdateIssuerPath sets the "issuer_path" field to the value that was provided on create.
 func (u *CompanyUpsert) UpdateIssuerPath() *CompanyUpsert {
 	u.SetExcluded(company.FieldIssuerPath)
+	return u
+}
+
+// SetBrowserHost sets the "browser_host" field.
+func (u *CompanyUpsert) SetBrowserHost(v string) *CompanyUpsert {
+	u.Set(company.FieldBrowserHost, v)
+	return u
+}
+
+// UpdateBrowserHost sets the "browser_host" field to the value that was provided on create.
+func (u *CompanyUpsert) UpdateBrowserHost() *CompanyUpsert {
+	u.SetExcluded(company.FieldBrowserHost)
 	return u
 }
 
@@ -927,6 +964,20 @@ func (u *CompanyUpsertOne) SetIssuerPath(v string) *CompanyUpsertOne {
 func (u *CompanyUpsertOne) UpdateIssuerPath() *CompanyUpsertOne {
 	return u.Update(func(s *CompanyUpsert) {
 		s.UpdateIssuerPath()
+	})
+}
+
+// SetBrowserHost sets the "browser_host" field.
+func (u *CompanyUpsertOne) SetBrowserHost(v string) *CompanyUpsertOne {
+	return u.Update(func(s *CompanyUpsert) {
+		s.SetBrowserHost(v)
+	})
+}
+
+// UpdateBrowserHost sets the "browser_host" field to the value that was provided on create.
+func (u *CompanyUpsertOne) UpdateBrowserHost() *CompanyUpsertOne {
+	return u.Update(func(s *CompanyUpsert) {
+		s.UpdateBrowserHost()
 	})
 }
 
@@ -1386,6 +1437,20 @@ func (u *CompanyUpsertBulk) SetIssuerPath(v string) *CompanyUpsertBulk {
 func (u *CompanyUpsertBulk) UpdateIssuerPath() *CompanyUpsertBulk {
 	return u.Update(func(s *CompanyUpsert) {
 		s.UpdateIssuerPath()
+	})
+}
+
+// SetBrowserHost sets the "browser_host" field.
+func (u *CompanyUpsertBulk) SetBrowserHost(v string) *CompanyUpsertBulk {
+	return u.Update(func(s *CompanyUpsert) {
+		s.SetBrowserHost(v)
+	})
+}
+
+// UpdateBrowserHost sets the "browser_host" field to the value that was provided on create.
+func (u *CompanyUpsertBulk) UpdateBrowserHost() *CompanyUpsertBulk {
+	return u.Update(func(s *CompanyUpsert) {
+		s.UpdateBrowserHost()
 	})
 }
 

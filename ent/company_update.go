@@ -164,6 +164,20 @@ func (_u *CompanyUpdate) SetNillableIssuerPath(v *string) *CompanyUpdate {
 	return _u
 }
 
+// SetBrowserHost sets the "browser_host" field.
+func (_u *CompanyUpdate) SetBrowserHost(v string) *CompanyUpdate {
+	_u.mutation.SetBrowserHost(v)
+	return _u
+}
+
+// SetNillableBrowserHost sets the "browser_host" field if the given value is not nil.
+func (_u *CompanyUpdate) SetNillableBrowserHost(v *string) *CompanyUpdate {
+	if v != nil {
+		_u.SetBrowserHost(*v)
+	}
+	return _u
+}
+
 // SetPublishedAt sets the "published_at" field.
 func (_u *CompanyUpdate) SetPublishedAt(v time.Time) *CompanyUpdate {
 	_u.mutation.SetPublishedAt(v)
@@ -367,6 +381,9 @@ func (_u *CompanyUpdate) sqlSave(ctx context.Context) (_node int, err error) {
 	if value, ok := _u.mutation.IssuerPath(); ok {
 		_spec.SetField(company.FieldIssuerPath, field.TypeString, value)
 	}
+	if value, ok := _u.mutation.BrowserHost(); ok {
+		_spec.SetField(company.FieldBrowserHost, field.TypeString, value)
+	}
 	if value, ok := _u.mutation.PublishedAt(); ok {
 		_spec.SetField(company.FieldPublishedAt, field.TypeTime, value)
 	}
@@ -555,6 +572,20 @@ func (_u *CompanyUpdateOne) SetIssuerPath(v string) *CompanyUpdateOne {
 func (_u *CompanyUpdateOne) SetNillableIssuerPath(v *string) *CompanyUpdateOne {
 	if v != nil {
 		_u.SetIssuerPath(*v)
+	}
+	return _u
+}
+
+// SetBrowserHost sets the "browser_host" field.
+func (_u *CompanyUpdateOne) SetBrowserHost(v string) *CompanyUpdateOne {
+	_u.mutation.SetBrowserHost(v)
+	return _u
+}
+
+// SetNillableBrowserHost sets the "browser_host" field if the given value is not nil.
+func (_u *CompanyUpdateOne) SetNillableBrowserHost(v *string) *CompanyUpdateOne {
+	if v != nil {
+		_u.SetBrowserHost(*v)
 	}
 	return _u
 }
@@ -791,6 +822,9 @@ func (_u *CompanyUpdateOne) sqlSave(ctx context.Context) (_node *Company, err er
 	}
 	if value, ok := _u.mutation.IssuerPath(); ok {
 		_spec.SetField(company.FieldIssuerPath, field.TypeString, value)
+	}
+	if value, ok := _u.mutation.BrowserHost(); ok {
+		_spec.SetField(company.FieldBrowserHost, field.TypeString, value)
 	}
 	if value, ok := _u.mutation.PublishedAt(); ok {
 		_spec.SetField(company.FieldPublishedAt, field.TypeTime, value)

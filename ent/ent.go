@@ -19,6 +19,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/apikey"
 	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/browsercookie"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
@@ -107,6 +108,7 @@ func checkColumn(t, c string) error {
 			apikey.Table:              apikey.ValidColumn,
 			attempt.Table:             attempt.ValidColumn,
 			authorizationcode.Table:   authorizationcode.ValidColumn,
+			browsercookie.Table:       browsercookie.ValidColumn,
 			company.Table:             company.ValidColumn,
 			companyevent.Table:        companyevent.ValidColumn,
 			conversation.Table:        conversation.ValidColumn,

@@ -20,6 +20,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/apikey"
 	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/browsercookie"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
@@ -60,6 +61,7 @@ const (
 	TypeApiKey              = "ApiKey"
 	TypeAttempt             = "Attempt"
 	TypeAuthorizationCode   = "AuthorizationCode"
+	TypeBrowserCookie       = "BrowserCookie"
 	TypeCompany             = "Company"
 	TypeCompanyEvent        = "CompanyEvent"
 	TypeConversation        = "Conversation"
@@ -5091,6 +5093,500 @@ func (m *AuthorizationCodeMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown AuthorizationCode edge %s", name)
 }
 
+// BrowserCookieMutation represents an operation that mutates the BrowserCookie nodes in the graph.
+type BrowserCookieMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	company_id    *string
+	session_id    *string
+	created_at    *time.Time
+	expires_at    *time.Time
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*BrowserCookie, error)
+	predicates    []predicate.BrowserCookie
+}
+
+var _ ent.Mutation = (*BrowserCookieMutation)(nil)
+
+// browsercookieOption allows management of the mutation configuration using functional options.
+type browsercookieOption func(*BrowserCookieMutation)
+
+// newBrowserCookieMutation creates new mutation for the BrowserCookie entity.
+func newBrowserCookieMutation(c config, op Op, opts ...browsercookieOption) *BrowserCookieMutation {
+	m := &BrowserCookieMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeBrowserCookie,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withBrowserCookieID sets the ID field of the mutation.
+func withBrowserCookieID(id string) browsercookieOption {
+	return func(m *BrowserCookieMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *BrowserCookie
+		)
+		m.oldValue = func(ctx context.Context) (*BrowserCookie, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().BrowserCookie.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withBrowserCookie sets the old BrowserCookie of the mutation.
+func withBrowserCookie(node *BrowserCookie) browsercookieOption {
+	return func(m *BrowserCookieMutation) {
+		m.oldValue = func(context.Context) (*BrowserCookie, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m BrowserCookieMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m BrowserCookieMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of BrowserCookie entities.
+func (m *BrowserCookieMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *BrowserCookieMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *BrowserCookieMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().BrowserCookie.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *BrowserCookieMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *BrowserCookieMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the BrowserCookie entity.
+// If the BrowserCookie object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *BrowserCookieMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *BrowserCookieMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetSessionID sets the "session_id" field.
+func (m *BrowserCookieMutation) SetSessionID(s string) {
+	m.session_id = &s
+}
+
+// SessionID returns the value of the "session_id" field in the mutation.
+func (m *BrowserCookieMutation) SessionID() (r string, exists bool) {
+	v := m.session_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSessionID returns the old "session_id" field's value of the BrowserCookie entity.
+// If the BrowserCookie object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *BrowserCookieMutation) OldSessionID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSessionID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSessionID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSessionID: %w", err)
+	}
+	return oldValue.SessionID, nil
+}
+
+// ResetSessionID resets all changes to the "session_id" field.
+func (m *BrowserCookieMutation) ResetSessionID() {
+	m.session_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *BrowserCookieMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *BrowserCookieMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the BrowserCookie entity.
+// If the BrowserCookie object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *BrowserCookieMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *BrowserCookieMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetExpiresAt sets the "expires_at" field.
+func (m *BrowserCookieMutation) SetExpiresAt(t time.Time) {
+	m.expires_at = &t
+}
+
+// ExpiresAt returns the value of the "expires_at" field in the mutation.
+func (m *BrowserCookieMutation) ExpiresAt() (r time.Time, exists bool) {
+	v := m.expires_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExpiresAt returns the old "expires_at" field's value of the BrowserCookie entity.
+// If the BrowserCookie object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *BrowserCookieMutation) OldExpiresAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExpiresAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExpiresAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExpiresAt: %w", err)
+	}
+	return oldValue.ExpiresAt, nil
+}
+
+// ResetExpiresAt resets all changes to the "expires_at" field.
+func (m *BrowserCookieMutation) ResetExpiresAt() {
+	m.expires_at = nil
+}
+
+// Where appends a list predicates to the BrowserCookieMutation builder.
+func (m *BrowserCookieMutation) Where(ps ...predicate.BrowserCookie) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the BrowserCookieMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *BrowserCookieMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.BrowserCookie, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *BrowserCookieMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *BrowserCookieMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (BrowserCookie).
+func (m *BrowserCookieMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *BrowserCookieMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.company_id != nil {
+		fields = append(fields, browsercookie.FieldCompanyID)
+	}
+	if m.session_id != nil {
+		fields = append(fields, browsercookie.FieldSessionID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, browsercookie.FieldCreatedAt)
+	}
+	if m.expires_at != nil {
+		fields = append(fields, browsercookie.FieldExpiresAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *BrowserCookieMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case browsercookie.FieldCompanyID:
+		return m.CompanyID()
+	case browsercookie.FieldSessionID:
+		return m.SessionID()
+	case browsercookie.FieldCreatedAt:
+		return m.CreatedAt()
+	case browsercookie.FieldExpiresAt:
+		return m.ExpiresAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *BrowserCookieMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case browsercookie.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case browsercookie.FieldSessionID:
+		return m.OldSessionID(ctx)
+	case browsercookie.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case browsercookie.FieldExpiresAt:
+		return m.OldExpiresAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown BrowserCookie field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *BrowserCookieMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case browsercookie.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case browsercookie.FieldSessionID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSessionID(v)
+		return nil
+	case browsercookie.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case browsercookie.FieldExpiresAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExpiresAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown BrowserCookie field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *BrowserCookieMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *BrowserCookieMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *BrowserCookieMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown BrowserCookie numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *BrowserCookieMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *BrowserCookieMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *BrowserCookieMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown BrowserCookie nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *BrowserCookieMutation) ResetField(name string) error {
+	switch name {
+	case browsercookie.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case browsercookie.FieldSessionID:
+		m.ResetSessionID()
+		return nil
+	case browsercookie.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case browsercookie.FieldExpiresAt:
+		m.ResetExpiresAt()
+		return nil
+	}
+	return fmt.Errorf("unknown BrowserCookie field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *BrowserCookieMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *BrowserCookieMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *BrowserCookieMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *BrowserCookieMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *BrowserCookieMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *BrowserCookieMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *BrowserCookieMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown BrowserCookie unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *BrowserCookieMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown BrowserCookie edge %s", name)
+}
+
 // CompanyMutation represents an operation that mutates the Company nodes in the graph.
 type CompanyMutation struct {
 	config
@@ -5109,6 +5605,7 @@ type CompanyMutation struct {
 	issuer              *string
 	issuer_host         *string
 	issuer_path         *string
+	browser_host        *string
 	published_at        *time.Time
 	settings            *json.RawMessage
 	appendsettings      json.RawMessage
@@ -5643,6 +6140,42 @@ func (m *CompanyMutation) ResetIssuerPath() {
 	m.issuer_path = nil
 }
 
+// SetBrowserHost sets the "browser_host" field.
+func (m *CompanyMutation) SetBrowserHost(s string) {
+	m.browser_host = &s
+}
+
+// BrowserHost returns the value of the "browser_host" field in the mutation.
+func (m *CompanyMutation) BrowserHost() (r string, exists bool) {
+	v := m.browser_host
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldBrowserHost returns the old "browser_host" field's value of the Company entity.
+// If the Company object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *CompanyMutation) OldBrowserHost(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldBrowserHost is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldBrowserHost requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldBrowserHost: %w", err)
+	}
+	return oldValue.BrowserHost, nil
+}
+
+// ResetBrowserHost resets all changes to the "browser_host" field.
+func (m *CompanyMutation) ResetBrowserHost() {
+	m.browser_host = nil
+}
+
 // SetPublishedAt sets the "published_at" field.
 func (m *CompanyMutation) SetPublishedAt(t time.Time) {
 	m.published_at = &t
@@ -5964,7 +6497,7 @@ func (m *CompanyMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *CompanyMutation) Fields() []string {
-	fields := make([]string, 0, 17)
+	fields := make([]string, 0, 18)
 	if m.created_at != nil {
 		fields = append(fields, company.FieldCreatedAt)
 	}
@@ -5997,6 +6530,9 @@ func (m *CompanyMutation) Fields() []string {
 	}
 	if m.issuer_path != nil {
 		fields = append(fields, company.FieldIssuerPath)
+	}
+	if m.browser_host != nil {
+		fields = append(fields, company.FieldBrowserHost)
 	}
 	if m.published_at != nil {
 		fields = append(fields, company.FieldPublishedAt)
@@ -6046,6 +6582,8 @@ func (m *CompanyMutation) Field(name string) (ent.Value, bool) {
 		return m.IssuerHost()
 	case company.FieldIssuerPath:
 		return m.IssuerPath()
+	case company.FieldBrowserHost:
+		return m.BrowserHost()
 	case company.FieldPublishedAt:
 		return m.PublishedAt()
 	case company.FieldSettings:
@@ -6089,6 +6627,8 @@ func (m *CompanyMutation) OldField(ctx context.Context, name string) (ent.Value,
 		return m.OldIssuerHost(ctx)
 	case company.FieldIssuerPath:
 		return m.OldIssuerPath(ctx)
+	case company.FieldBrowserHost:
+		return m.OldBrowserHost(ctx)
 	case company.FieldPublishedAt:
 		return m.OldPublishedAt(ctx)
 	case company.FieldSettings:
@@ -6186,6 +6726,13 @@ func (m *CompanyMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetIssuerPath(v)
+		return nil
+	case company.FieldBrowserHost:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetBrowserHost(v)
 		return nil
 	case company.FieldPublishedAt:
 		v, ok := value.(time.Time)
@@ -6346,6 +6893,9 @@ func (m *CompanyMutation) ResetField(name string) error {
 		return nil
 	case company.FieldIssuerPath:
 		m.ResetIssuerPath()
+		return nil
+	case company.FieldBrowserHost:
+		m.ResetBrowserHost()
 		return nil
 	case company.FieldPublishedAt:
 		m.ResetPublishedAt()

@@ -12,6 +12,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/apikey"
 	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/browsercookie"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
@@ -428,6 +429,55 @@ func init() {
 			return nil
 		}
 	}()
+	browsercookieMixin := schema.BrowserCookie{}.Mixin()
+	browsercookieMixinFields0 := browsercookieMixin[0].Fields()
+	_ = browsercookieMixinFields0
+	browsercookieFields := schema.BrowserCookie{}.Fields()
+	_ = browsercookieFields
+	// browsercookieDescCompanyID is the schema descriptor for company_id field.
+	browsercookieDescCompanyID := browsercookieMixinFields0[0].Descriptor()
+	// browsercookie.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	browsercookie.CompanyIDValidator = func() func(string) error {
+		validators := browsercookieDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// browsercookieDescSessionID is the schema descriptor for session_id field.
+	browsercookieDescSessionID := browsercookieFields[1].Descriptor()
+	// browsercookie.SessionIDValidator is a validator for the "session_id" field. It is called by the builders before save.
+	browsercookie.SessionIDValidator = browsercookieDescSessionID.Validators[0].(func(string) error)
+	// browsercookieDescCreatedAt is the schema descriptor for created_at field.
+	browsercookieDescCreatedAt := browsercookieFields[2].Descriptor()
+	// browsercookie.DefaultCreatedAt holds the default value on creation for the created_at field.
+	browsercookie.DefaultCreatedAt = browsercookieDescCreatedAt.Default.(func() time.Time)
+	// browsercookieDescID is the schema descriptor for id field.
+	browsercookieDescID := browsercookieFields[0].Descriptor()
+	// browsercookie.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	browsercookie.IDValidator = func() func(string) error {
+		validators := browsercookieDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	companyMixin := schema.Company{}.Mixin()
 	companyMixinFields0 := companyMixin[0].Fields()
 	_ = companyMixinFields0
@@ -469,16 +519,20 @@ func init() {
 	companyDescIssuerPath := companyFields[8].Descriptor()
 	// company.DefaultIssuerPath holds the default value on creation for the issuer_path field.
 	company.DefaultIssuerPath = companyDescIssuerPath.Default.(string)
+	// companyDescBrowserHost is the schema descriptor for browser_host field.
+	companyDescBrowserHost := companyFields[9].Descriptor()
+	// company.DefaultBrowserHost holds the default value on creation for the browser_host field.
+	company.DefaultBrowserHost = companyDescBrowserHost.Default.(string)
 	// companyDescSettingsUpdatedAt is the schema descriptor for settings_updated_at field.
-	companyDescSettingsUpdatedAt := companyFields[11].Descriptor()
+	companyDescSettingsUpdatedAt := companyFields[12].Descriptor()
 	// company.DefaultSettingsUpdatedAt holds the default value on creation for the settings_updated_at field.
 	company.DefaultSettingsUpdatedAt = companyDescSettingsUpdatedAt.Default.(func() time.Time)
 	// companyDescLimitsUpdatedAt is the schema descriptor for limits_updated_at field.
-	companyDescLimitsUpdatedAt := companyFields[13].Descriptor()
+	companyDescLimitsUpdatedAt := companyFields[14].Descriptor()
 	// company.DefaultLimitsUpdatedAt holds the default value on creation for the limits_updated_at field.
 	company.DefaultLimitsUpdatedAt = companyDescLimitsUpdatedAt.Default.(func() time.Time)
 	// companyDescCreator is the schema descriptor for creator field.
-	companyDescCreator := companyFields[14].Descriptor()
+	companyDescCreator := companyFields[15].Descriptor()
 	// company.DefaultCreator holds the default value on creation for the creator field.
 	company.DefaultCreator = companyDescCreator.Default.(string)
 	// companyDescID is the schema descriptor for id field.

@@ -28,6 +28,8 @@ type Tx struct {
 	Attempt *AttemptClient
 	// AuthorizationCode is the client for interacting with the AuthorizationCode builders.
 	AuthorizationCode *AuthorizationCodeClient
+	// BrowserCookie is the client for interacting with the BrowserCookie builders.
+	BrowserCookie *BrowserCookieClient
 	// Company is the client for interacting with the Company builders.
 	Company *CompanyClient
 	// CompanyEvent is the client for interacting with the CompanyEvent builders.
@@ -208,6 +210,7 @@ func (tx *Tx) init() {
 	tx.ApiKey = NewApiKeyClient(tx.config)
 	tx.Attempt = NewAttemptClient(tx.config)
 	tx.AuthorizationCode = NewAuthorizationCodeClient(tx.config)
+	tx.BrowserCookie = NewBrowserCookieClient(tx.config)
 	tx.Company = NewCompanyClient(tx.config)
 	tx.CompanyEvent = NewCompanyEventClient(tx.config)
 	tx.Conversation = NewConversationClient(tx.config)

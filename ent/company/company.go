@@ -36,6 +36,8 @@ const (
 	FieldIssuerHost = "issuer_host"
 	// FieldIssuerPath holds the string denoting the issuer_path field in the database.
 	FieldIssuerPath = "issuer_path"
+	// FieldBrowserHost holds the string denoting the browser_host field in the database.
+	FieldBrowserHost = "browser_host"
 	// FieldPublishedAt holds the string denoting the published_at field in the database.
 	FieldPublishedAt = "published_at"
 	// FieldSettings holds the string denoting the settings field in the database.
@@ -66,6 +68,7 @@ var Columns = []string{
 	FieldIssuer,
 	FieldIssuerHost,
 	FieldIssuerPath,
+	FieldBrowserHost,
 	FieldPublishedAt,
 	FieldSettings,
 	FieldSettingsUpdatedAt,
@@ -103,6 +106,8 @@ var (
 	IssuerHostValidator func(string) error
 	// DefaultIssuerPath holds the default value on creation for the "issuer_path" field.
 	DefaultIssuerPath string
+	// DefaultBrowserHost holds the default value on creation for the "browser_host" field.
+	DefaultBrowserHost string
 	// DefaultSettingsUpdatedAt holds the default value on creation for the "settings_updated_at" field.
 	DefaultSettingsUpdatedAt func() time.Time
 	// DefaultLimitsUpdatedAt holds the default value on creation for the "limits_updated_at" field.
@@ -227,6 +232,11 @@ func ByIssuerHost(opts ...sql.OrderTermOption) OrderOption {
 // ByIssuerPath orders the results by the issuer_path field.
 func ByIssuerPath(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldIssuerPath, opts...).ToFunc()
+}
+
+// ByBrowserHost orders the results by the browser_host field.
+func ByBrowserHost(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldBrowserHost, opts...).ToFunc()
 }
 
 // ByPublishedAt orders the results by the published_at field.

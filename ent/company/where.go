@@ -109,6 +109,11 @@ func IssuerPath(v string) predicate.Company {
 	return predicate.Company(sql.FieldEQ(FieldIssuerPath, v))
 }
 
+// BrowserHost applies equality check predicate on the "browser_host" field. It's identical to BrowserHostEQ.
+func BrowserHost(v string) predicate.Company {
+	return predicate.Company(sql.FieldEQ(FieldBrowserHost, v))
+}
+
 // PublishedAt applies equality check predicate on the "published_at" field. It's identical to PublishedAtEQ.
 func PublishedAt(v time.Time) predicate.Company {
 	return predicate.Company(sql.FieldEQ(FieldPublishedAt, v))
@@ -677,6 +682,71 @@ func IssuerPathEqualFold(v string) predicate.Company {
 // IssuerPathContainsFold applies the ContainsFold predicate on the "issuer_path" field.
 func IssuerPathContainsFold(v string) predicate.Company {
 	return predicate.Company(sql.FieldContainsFold(FieldIssuerPath, v))
+}
+
+// BrowserHostEQ applies the EQ predicate on the "browser_host" field.
+func BrowserHostEQ(v string) predicate.Company {
+	return predicate.Company(sql.FieldEQ(FieldBrowserHost, v))
+}
+
+// BrowserHostNEQ applies the NEQ predicate on the "browser_host" field.
+func BrowserHostNEQ(v string) predicate.Company {
+	return predicate.Company(sql.FieldNEQ(FieldBrowserHost, v))
+}
+
+// BrowserHostIn applies the In predicate on the "browser_host" field.
+func BrowserHostIn(vs ...string) predicate.Company {
+	return predicate.Company(sql.FieldIn(FieldBrowserHost, vs...))
+}
+
+// BrowserHostNotIn applies the NotIn predicate on the "browser_host" field.
+func BrowserHostNotIn(vs ...string) predicate.Company {
+	return predicate.Company(sql.FieldNotIn(FieldBrowserHost, vs...))
+}
+
+// BrowserHostGT applies the GT predicate on the "browser_host" field.
+func BrowserHostGT(v string) predicate.Company {
+	return predicate.Company(sql.FieldGT(FieldBrowserHost, v))
+}
+
+// BrowserHostGTE applies the GTE predicate on the "browser_host" field.
+func BrowserHostGTE(v string) predicate.Company {
+	return predicate.Company(sql.FieldGTE(FieldBrowserHost, v))
+}
+
+// BrowserHostLT applies the LT predicate on the "browser_host" field.
+func BrowserHostLT(v string) predicate.Company {
+	return predicate.Company(sql.FieldLT(FieldBrowserHost, v))
+}
+
+// BrowserHostLTE applies the LTE predicate on the "browser_host" field.
+func BrowserHostLTE(v string) predicate.Company {
+	return predicate.Company(sql.FieldLTE(FieldBrowserHost, v))
+}
+
+// BrowserHostContains applies the Contains predicate on the "browser_host" field.
+func BrowserHostContains(v string) predicate.Company {
+	return predicate.Company(sql.FieldContains(FieldBrowserHost, v))
+}
+
+// BrowserHostHasPrefix applies the HasPrefix predicate on the "browser_host" field.
+func BrowserHostHasPrefix(v string) predicate.Company {
+	return predicate.Company(sql.FieldHasPrefix(FieldBrowserHost, v))
+}
+
+// BrowserHostHasSuffix applies the HasSuffix predicate on the "browser_host" field.
+func BrowserHostHasSuffix(v string) predicate.Company {
+	return predicate.Company(sql.FieldHasSuffix(FieldBrowserHost, v))
+}
+
+// BrowserHostEqualFold applies the EqualFold predicate on the "browser_host" field.
+func BrowserHostEqualFold(v string) predicate.Company {
+	return predicate.Company(sql.FieldEqualFold(FieldBrowserHost, v))
+}
+
+// BrowserHostContainsFold applies the ContainsFold predicate on the "browser_host" field.
+func BrowserHostContainsFold(v string) predicate.Company {
+	return predicate.Company(sql.FieldContainsFold(FieldBrowserHost, v))
 }
 
 // PublishedAtEQ applies the EQ predicate on the "published_at" field.

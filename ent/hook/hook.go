@@ -93,6 +93,18 @@ func (f AuthorizationCodeFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.AuthorizationCodeMutation", m)
 }
 
+// The BrowserCookieFunc type is an adapter to allow the use of ordinary
+// function as BrowserCookie mutator.
+type BrowserCookieFunc func(context.Context, *ent.BrowserCookieMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f BrowserCookieFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.BrowserCookieMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.BrowserCookieMutation", m)
+}
+
 // The CompanyFunc type is an adapter to allow the use of ordinary
 // function as Company mutator.
 type CompanyFunc func(context.Context, *ent.CompanyMutation) (ent.Value, error)

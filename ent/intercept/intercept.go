@@ -15,6 +15,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/apikey"
 	"github.com/poppyfield/poppyfield/ent/attempt"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/browsercookie"
 	"github.com/poppyfield/poppyfield/ent/company"
 	"github.com/poppyfield/poppyfield/ent/companyevent"
 	"github.com/poppyfield/poppyfield/ent/conversation"
@@ -282,6 +283,33 @@ func (f TraverseAuthorizationCode) Traverse(ctx context.Context, q ent.Query) er
 		return f(ctx, q)
 	}
 	return fmt.Errorf("unexpected query type %T. expect *ent.AuthorizationCodeQuery", q)
+}
+
+// The BrowserCookieFunc type is an adapter to allow the use of ordinary function as a Querier.
+type BrowserCookieFunc func(context.Context, *ent.BrowserCookieQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f BrowserCookieFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.BrowserCookieQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.BrowserCookieQuery", q)
+}
+
+// The TraverseBrowserCookie type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseBrowserCookie func(context.Context, *ent.BrowserCookieQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseBrowserCookie) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseBrowserCookie) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.BrowserCookieQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.BrowserCookieQuery", q)
 }
 
 // The CompanyFunc type is an adapter to allow the use of ordinary function as a Querier.
@@ -868,6 +896,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.AttemptQuery, predicate.Attempt, attempt.OrderOption]{typ: ent.TypeAttempt, tq: q}, nil
 	case *ent.AuthorizationCodeQuery:
 		return &query[*ent.AuthorizationCodeQuery, predicate.AuthorizationCode, authorizationcode.OrderOption]{typ: ent.TypeAuthorizationCode, tq: q}, nil
+	case *ent.BrowserCookieQuery:
+		return &query[*ent.BrowserCookieQuery, predicate.BrowserCookie, browsercookie.OrderOption]{typ: ent.TypeBrowserCookie, tq: q}, nil
 	case *ent.CompanyQuery:
 		return &query[*ent.CompanyQuery, predicate.Company, company.OrderOption]{typ: ent.TypeCompany, tq: q}, nil
 	case *ent.CompanyEventQuery:

@@ -194,6 +194,32 @@ var (
 			},
 		},
 	}
+	// BrowserCookiesColumns holds the columns for the "browser_cookies" table.
+	BrowserCookiesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "session_id", Type: field.TypeString},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "expires_at", Type: field.TypeTime},
+	}
+	// BrowserCookiesTable holds the schema information for the "browser_cookies" table.
+	BrowserCookiesTable = &schema.Table{
+		Name:       "browser_cookies",
+		Columns:    BrowserCookiesColumns,
+		PrimaryKey: []*schema.Column{BrowserCookiesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "browsercookie_company_id_session_id",
+				Unique:  true,
+				Columns: []*schema.Column{BrowserCookiesColumns[1], BrowserCookiesColumns[2]},
+			},
+			{
+				Name:    "browsercookie_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{BrowserCookiesColumns[4]},
+			},
+		},
+	}
 	// CompaniesColumns holds the columns for the "companies" table.
 	CompaniesColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -208,6 +234,7 @@ var (
 		{Name: "issuer", Type: field.TypeString, Unique: true},
 		{Name: "issuer_host", Type: field.TypeString},
 		{Name: "issuer_path", Type: field.TypeString, Default: ""},
+		{Name: "browser_host", Type: field.TypeString, Default: ""},
 		{Name: "published_at", Type: field.TypeTime, Nullable: true},
 		{Name: "settings", Type: field.TypeJSON, Nullable: true},
 		{Name: "settings_updated_at", Type: field.TypeTime},
@@ -225,6 +252,11 @@ var (
 				Name:    "company_issuer_host_issuer_path",
 				Unique:  true,
 				Columns: []*schema.Column{CompaniesColumns[10], CompaniesColumns[11]},
+			},
+			{
+				Name:    "company_browser_host",
+				Unique:  false,
+				Columns: []*schema.Column{CompaniesColumns[12]},
 			},
 			{
 				Name:    "company_created_at_id",
@@ -981,6 +1013,7 @@ var (
 		APIKeysTable,
 		AttemptsTable,
 		AuthorizationCodesTable,
+		BrowserCookiesTable,
 		CompaniesTable,
 		CompanyEventsTable,
 		ConversationsTable,

@@ -27,6 +27,9 @@ type Attempt func(*sql.Selector)
 // AuthorizationCode is the predicate function for authorizationcode builders.
 type AuthorizationCode func(*sql.Selector)
 
+// BrowserCookie is the predicate function for browsercookie builders.
+type BrowserCookie func(*sql.Selector)
+
 // Company is the predicate function for company builders.
 type Company func(*sql.Selector)
 

@@ -28,6 +28,8 @@ func (Company) Fields() []ent.Field {
 		field.String("issuer").NotEmpty().Unique(),
 		field.String("issuer_host").NotEmpty(),
 		field.String("issuer_path").Default(""),
+		// browser_host is the host name of the browser session endpoint that we answer at (Poppy 5).
+		field.String("browser_host").Default(""),
 		field.Time("published_at").Optional().Nillable(),
 		field.JSON("settings", json.RawMessage{}).Optional(),
 		field.Time("settings_updated_at").Default(now),
@@ -42,6 +44,7 @@ func (Company) Indexes() []ent.Index {
 	return []ent.Index{
 		// A port doesn't select a Company, so two issuers may not differ by it alone.
 		index.Fields("issuer_host", "issuer_path").Unique(),
+		index.Fields("browser_host"),
 		index.Fields("created_at", "id"),
 	}
 }

@@ -70,3 +70,26 @@ func (SessionToken) Fields() []ent.Field {
 func (SessionToken) Indexes() []ent.Index {
 	return []ent.Index{index.Fields("company_id", "session_id"), index.Fields("expires_at"), index.Fields("company_id", "grant_id")}
 }
+
+// BrowserCookie is the cookie of a Session's browser (Poppy 5), known by the hash that is its id.
+type BrowserCookie struct{ ent.Schema }
+
+// Mixin of the entity.
+func (BrowserCookie) Mixin() []ent.Mixin { return []ent.Mixin{Tenant{}} }
+
+// Fields of the entity.
+func (BrowserCookie) Fields() []ent.Field {
+	return []ent.Field{
+		// id is the base64url SHA-256 of the Company's id and the cookie's value.
+		identifier(),
+		field.String("session_id").NotEmpty().Immutable(),
+		field.Time("created_at").Default(now).Immutable(),
+		field.Time("expires_at").Immutable(),
+	}
+}
+
+// Indexes of the entity.
+func (BrowserCookie) Indexes() []ent.Index {
+	// A Session has one: the next replaces it.
+	return []ent.Index{index.Fields("company_id", "session_id").Unique(), index.Fields("expires_at")}
+}

@@ -113,7 +113,7 @@ func New(cfg Config, d Deps) (*Service, error) {
 		OIDC: connect.NewOIDC(d.RelaySignIn, d.Keys, d.Now), Credentials: checker, Keys: d.Keys, Now: d.Now,
 	}
 	site, err := browser.New(browser.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, browser.Deps{
-		App: signIn, Form: accounts, Logos: rpc.Fetcher{Egress: d.Egress}, Now: d.Now, Log: d.Log,
+		App: signIn, Form: accounts, Logos: rpc.Fetcher{Egress: d.Egress}, Joins: a, Now: d.Now, Log: d.Log,
 	})
 	if err != nil {
 		return nil, err

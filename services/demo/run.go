@@ -68,6 +68,7 @@ type parts struct {
 	check    *CredentialCheck
 	accounts *identity.Provider
 	account  *account
+	visits   *visits
 	// upstream is the client that Poppyfield signs customers in as.
 	upstream identity.Client
 }
@@ -95,6 +96,7 @@ func newParts(cfg Config) (*parts, error) {
 	return &parts{
 		mail: mail, site: site, agent: newBackend(mail, shop), check: newCredentialCheck(mail, customers),
 		accounts: accounts, account: newAccount(site, issuer, own, newHTTPClient(cfg.Roots, cfg.Hosts), cfg.Log), upstream: upstream,
+		visits: newVisits(site, cfg.Log),
 	}, nil
 }
 
@@ -103,6 +105,7 @@ func (p *parts) handler(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	p.site.Mount(mux)
 	p.account.mount(mux)
+	p.visits.mount(mux)
 	mux.Handle(backendPath, p.agent)
 	mux.Handle(credentialsPath, p.check)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -163,6 +166,12 @@ func Start(ctx context.Context, cfg Config) (*Shop, error) {
 		return nil, errors.Join(err, s.server.Close())
 	}
 	p.account.setLink(agentsLinks(cfg, s.result))
+	open, err := doorOf(cfg, s.result)
+	if err != nil {
+		p.agent.desk.close()
+		return nil, errors.Join(err, s.server.Close())
+	}
+	p.visits.open(open)
 	if cfg.StreamAddress != "" {
 		streams := &streamer{cfg: cfg, backend: p.agent, company: s.result.Company, key: s.result.APIKey}
 		p.agent.desk.busy.Go(func() { streams.run(p.agent.desk.ctx) })

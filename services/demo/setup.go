@@ -125,6 +125,7 @@ func setup(ctx context.Context, cfg Config, p *parts) (Result, error) {
 		{"API key", func() error { return o.apiKey(ctx) }},
 		{"inbox", func() error { return o.inbox(ctx) }},
 		{"domain check", func() error { return o.verify(ctx, dom) }},
+		{"browser sessions", func() error { return o.browsers(ctx) }},
 	} {
 		if err := step.do(); err != nil {
 			return o.result, fmt.Errorf("setting up the demo Company, %s: %w", step.what, err)

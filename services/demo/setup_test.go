@@ -40,6 +40,9 @@ type fakeAdmin struct {
 	company company
 	dom     domain
 	set     discoverySettings
+	browser browserSettings
+	visit   *agentVisit // whose browser any cookie is of
+	cookies []string    // header fields that were asked about
 	back    backend
 	connect signInConnection
 	clients []string // secrets of the OIDC client that were stored
@@ -104,6 +107,13 @@ func (a *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.linked = append(a.linked, in.Account)
 		answer(map[string]any{"url": "https://noodle-bar.hosted.example/account/agents?link=x", "expire_time": "2026-11-02T12:17:00Z"})
+	case call == "POST "+c+":checkBrowserSession" && key == a.key && key != "":
+		var in struct {
+			Cookies string `json:"cookie_header"`
+		}
+		read(&in)
+		a.cookies = append(a.cookies, in.Cookies)
+		answer(map[string]any{"found": a.visit != nil, "session": a.visit, "cache_seconds": 1})
 	case key != operatorsKey:
 		w.WriteHeader(http.StatusUnauthorized)
 		answer(map[string]any{"reason": "UNAUTHENTICATED"})
@@ -138,7 +148,17 @@ func (a *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer(a.dom)
 	case call == "GET "+c+"/discoverySettings":
-		answer(a.set)
+		answer(struct {
+			discoverySettings
+			browserSettings
+		}{a.set, a.browser})
+	case call == "PATCH "+c+"/discoverySettings" && strings.HasPrefix(r.URL.Query().Get("update_mask"), "browser_"):
+		if a.dom.State != "DOMAIN_STATE_VERIFIED" {
+			a.t.Error("the browser session endpoint needs a verified domain")
+		}
+		a.browser = browserSettings{}
+		read(&a.browser)
+		answer(a.browser)
 	case call == "PATCH "+c+"/discoverySettings":
 		a.set = discoverySettings{}
 		read(&a.set)
@@ -286,7 +306,7 @@ func TestStart_AgainChangesNothing(t *testing.T) {
 	a.writes = nil
 	cfg := shopConfig(t, a, dir)
 	// The identity provider's port is part of its issuer.
-	a.connect.OIDC.Issuer = cfg.origin(testAccounts)
+	a.connect.OIDC.Issuer, a.browser.Endpoint = cfg.origin(testAccounts), cfg.origin(testDomain)+joinPath
 	second := startShop(t, cfg)
 	defer stopShop(t, second)
 	want := first.Result()
@@ -300,7 +320,7 @@ func TestStart_StoresTheClientSecretAgainWhenItIsAnother(t *testing.T) {
 	stopShop(t, startShop(t, shopConfig(t, a, dir)))
 	require.NoError(t, os.Remove(filepath.Join(dir, "client-poppyfield")))
 	cfg := shopConfig(t, a, dir)
-	a.connect.OIDC.Issuer, a.writes = cfg.origin(testAccounts), nil
+	a.connect.OIDC.Issuer, a.browser.Endpoint, a.writes = cfg.origin(testAccounts), cfg.origin(testDomain)+joinPath, nil
 	stopShop(t, startShop(t, cfg))
 	require.Equal(t, []string{"PATCH /v1/companies/cmp_1/signInConnection"}, a.writes)
 	require.Len(t, a.clients, 2)
@@ -323,6 +343,7 @@ func TestStart_RepairsWhatDiffers(t *testing.T) {
 		"PATCH /v1/companies/cmp_1/pageDesign",
 		"PATCH /v1/companies/cmp_1/discoverySettings",
 		"POST /v1/companies/cmp_1/apiKeys",
+		"PATCH /v1/companies/cmp_1/discoverySettings", // the port is part of the browser session endpoint
 	}, a.writes)
 	require.Equal(t, a.key, s.Result().APIKey)
 }

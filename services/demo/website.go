@@ -71,6 +71,7 @@ type view struct {
 	Orders  []Order
 	Account *accountView // nil when nobody is signed in
 	Failed  bool         // a sign-in did
+	Visit   *visitView   // of the page that says who is visiting
 }
 
 func (s *Website) page(name string) http.HandlerFunc {
@@ -100,7 +101,7 @@ func (s *Website) write(w http.ResponseWriter, status int, name string, v view, 
 	if frame != "" {
 		policy += "; frame-src " + frame
 	}
-	if v.Account != nil {
+	if v.Account != nil || v.Visit != nil {
 		cache = "no-store"
 	}
 	h := w.Header()

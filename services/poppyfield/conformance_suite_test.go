@@ -191,7 +191,9 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 	require.NoError(t, err)
 	roots, err := egress.LoadRoots([]string{outside.CAFile, in.ca.File()})
 	require.NoError(t, err)
-	conf := in.ca.ServerConfig(func(name string) bool { return name == apiHost || strings.HasSuffix(name, "."+devDomain) })
+	conf := in.ca.ServerConfig(func(name string) bool {
+		return name == apiHost || strings.HasSuffix(name, "."+devDomain) || strings.HasPrefix(name, browserHost)
+	})
 	in.process, err = newProcess(t.Context(), cfg, processOptions{
 		devHosts: devHosts, roots: roots, migrate: true, logWriter: in.log, adminTLS: conf,
 		auth:          auth.Config{RequestsPerMinute: 300},

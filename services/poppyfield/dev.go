@@ -208,7 +208,9 @@ func dev(ctx context.Context, f devFlags) (err error) {
 		shop, err = demo.Start(ctx, demo.Config{
 			StreamAddress: streamAddress,
 			APIOrigin:     origin, OperatorKey: operatorKey, Roots: ca.Pool(),
-			Hosts:  map[string]string{apiHost: lis.state.Listen, demoDomain: lis.state.Demo, accountsHost: lis.state.Demo},
+			Hosts: map[string]string{
+				apiHost: lis.state.Listen, "noodle-bar." + devDomain: lis.state.Listen, demoDomain: lis.state.Demo, accountsHost: lis.state.Demo,
+			},
 			Domain: demoDomain, AccountsDomain: accountsHost, Listener: lis.demo,
 			TLS:     ca.ServerConfig(func(name string) bool { return name == demoDomain || name == accountsHost }),
 			DataDir: filepath.Join(dir, "demo"), Now: clock.System, Log: log,

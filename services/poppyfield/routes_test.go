@@ -40,6 +40,7 @@ func TestRoutes_TableOfCallers(t *testing.T) {
 		"GET /sign-in/{id}/agent-logo":                publicweb.Browser,
 		"GET /account/agents":                         publicweb.Browser,
 		"POST /account/agents":                        publicweb.Browser,
+		"POST /poppy/browser-session":                 publicweb.AgentBrowser,
 		"GET /assets/pages-{version}.css":             publicweb.Anyone,
 		"GET /assets/brand.css":                       publicweb.Anyone,
 		"POST /poppy/conversations":                   publicweb.Session,

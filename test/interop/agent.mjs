@@ -35,5 +35,16 @@ export async function newAgent(origin) {
         .setExpirationTime('60s')
         .setJti(randomBytes(16).toString('base64url'))
         .sign(keys.privateKey),
+    // browserAssertion has a browser join the User's Session.
+    browserAssertion: (endpoint, user, session, returnTo) =>
+      new jose.SignJWT({ session_id: session, return_to: returnTo })
+        .setProtectedHeader({ typ: 'poppy-browser+jwt', alg: 'ES256', kid: KID })
+        .setIssuer(clientId)
+        .setSubject(user)
+        .setAudience(endpoint)
+        .setIssuedAt()
+        .setExpirationTime('60s')
+        .setJti(randomBytes(16).toString('base64url'))
+        .sign(keys.privateKey),
   }
 }

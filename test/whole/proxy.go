@@ -145,14 +145,14 @@ http {
   server {
     listen $ADDRESS:443 ssl http2;
     server_name *.$HOSTED;
-    location ~ ^/(oauth/|device$|sign-in/|account/|assets/|poppy/sign-in) { proxy_pass http://auth; }
+    location ~ ^/(oauth/|device$|sign-in/|account/|assets/|poppy/sign-in|poppy/browser-session) { proxy_pass http://auth; }
     location /poppy/conversations { proxy_pass http://conversations; }
     location / { proxy_pass http://discovery; }
   }
   server {
     listen $ADDRESS:443 ssl http2;
     server_name $GATEWAY;
-    location ~ ^$PATH(/(oauth/|device$|sign-in/|account/|assets/|poppy/sign-in).*)$ { proxy_pass http://auth$1$is_args$args; }
+    location ~ ^$PATH(/(oauth/|device$|sign-in/|account/|assets/|poppy/sign-in|poppy/browser-session).*)$ { proxy_pass http://auth$1$is_args$args; }
     location $PATH/poppy/conversations { proxy_pass http://conversations/poppy/conversations; }
     location $PATH/ { proxy_pass http://discovery/; }
     location /.well-known/ { proxy_pass http://discovery; }

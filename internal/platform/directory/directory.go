@@ -57,6 +57,8 @@ type Company struct {
 	Test bool
 	// APIs finds the listed API that a request is for (Poppy 6).
 	APIs *access.Table
+	// Browser is nil where we take no browsers into the Company's Sessions (Poppy 5).
+	Browser *BrowserSession
 	// Domains that the Company has verified.
 	Domains []string
 	Version int64
@@ -93,7 +95,7 @@ func (c *Client) Resolve(ctx context.Context, host, path string) (*Company, erro
 	if err != nil {
 		return nil, err
 	}
-	if best := choose(on, path); best != nil {
+	if best := choose(on, host, path); best != nil {
 		return best, nil
 	}
 	return nil, errNotFound
@@ -121,12 +123,18 @@ func (c *Client) Forget() {
 
 var errNotFound = problem.New(problem.NotFound, problem.NotFoundReason, "", "not found")
 
-// choose returns the Company whose issuer has the longest path that leads to path.
-// A proxy may have taken the issuer's path off, which is no matter while the host
-// has a single Company.
-func choose(on []*Company, path string) *Company {
-	var best *Company
+// choose returns the Company whose issuer is on the host and has the longest path that
+// leads to path. A proxy may have taken the issuer's path off, which is no matter while
+// the host has a single issuer. A host without an issuer is that of browser session
+// endpoints.
+func choose(on []*Company, host, path string) *Company {
+	var best, last *Company
+	issuers := 0
 	for _, c := range on {
+		if c.Issuer.Hostname() != host {
+			continue
+		}
+		issuers, last = issuers+1, c
 		p := c.Issuer.Path()
 		leads := p == "" || path == p || strings.HasPrefix(path, p+"/") ||
 			strings.HasPrefix(path, "/.well-known/") && strings.HasSuffix(path, p)
@@ -134,8 +142,11 @@ func choose(on []*Company, path string) *Company {
 			best = c
 		}
 	}
-	if best == nil && len(on) == 1 {
-		return on[0]
+	switch {
+	case issuers == 0:
+		return joining(on, host, path)
+	case best == nil && issuers == 1:
+		return last
 	}
 	return best
 }
@@ -235,6 +246,7 @@ func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
 	}
 	return &Company{
 		Scope: scope, Slug: s.GetSlug(), DisplayName: s.GetDisplayName(), Issuer: issuer, Active: s.GetActive(),
+		Browser: browserFrom(s.GetBrowserSession()),
 		MCPURLs: s.GetMcpUrls(), Resources: s.GetResources(), ConversationsResource: s.GetConversationsResource(),
 		ConversationsEnabled: s.GetConversationsEnabled(), CustomScopes: s.GetCustomScopes(),
 		SessionTokenLifetime: s.GetSessionTokenLifetime().AsDuration(), SessionIdleLifetime: s.GetSessionIdleLifetime().AsDuration(),

@@ -359,3 +359,48 @@ func TestResolve_ManyUnknownHostsTakeBoundedMemory(t *testing.T) {
 	require.LessOrEqual(t, directory.Entries(c), 20000)
 	require.Equal(t, "https://a.example", resolve(t, c, "a.example", "/"))
 }
+
+func TestResolve_BrowserSessionEndpoints(t *testing.T) {
+	joins := func(issuer, endpoint string, domains ...string) *directoryv1.CompanySnapshot {
+		s := snapshot(issuer)
+		s.Domains, s.BrowserSession = domains, &directoryv1.BrowserSession{Endpoint: endpoint, CookieName: "c", CookieDomain: "d"}
+		return s
+	}
+	wide := joins("https://wide.hosted.example", "https://door.shop.example:8443/join", "example", "shop.example")
+	near := joins("https://near.hosted.example", "https://door.shop.example/join", "door.shop.example")
+	far := joins("https://far.hosted.example", "https://door.shop.example/far/join", "shop.example")
+	own := joins("https://auth.shop.example/t/a", "https://auth.shop.example/t/a/poppy/browser-session", "shop.example")
+	thief := joins("https://thief.hosted.example", "https://auth.shop.example/join", "shop.example")
+	s := &service{byHost: map[string][]*directoryv1.CompanySnapshot{
+		"door.shop.example": {wide, near, far, snapshot("https://none.hosted.example")}, "alone.shop.example": {wide}, "auth.shop.example": {own, thief},
+	}}
+	c, _ := newClient(s)
+	for at, want := range map[[2]string]string{
+		{"door.shop.example", "/join"}:                              near.GetIssuer(),
+		{"door.shop.example", "/far/join"}:                          far.GetIssuer(),
+		{"door.shop.example", "/"}:                                  "",
+		{"door.shop.example", "/join/"}:                             "",
+		{"door.shop.example", "/oauth/token"}:                       "",
+		{"door.shop.example", "/poppy/browser-session"}:             "",
+		{"alone.shop.example", "/join"}:                             "",
+		{"auth.shop.example", "/t/a/oauth/token"}:                   own.GetIssuer(),
+		{"auth.shop.example", "/t/a/poppy/browser-session"}:         own.GetIssuer(),
+		{"auth.shop.example", "/join"}:                              own.GetIssuer(), // its only issuer, with the path taken off
+		{"auth.shop.example", "/.well-known/oauth-authorization-x"}: own.GetIssuer(),
+	} {
+		require.Equal(t, want, resolve(t, c, at[0], at[1]), at)
+	}
+	got, err := c.Resolve(t.Context(), "door.shop.example", "/join")
+	require.NoError(t, err)
+	require.Equal(t, &directory.BrowserSession{Endpoint: "https://door.shop.example/join", CookieName: "c", CookieDomain: "d"}, got.Browser)
+	require.Nil(t, mustResolve(t, s, snapshot("https://none.example")).Browser)
+}
+
+func mustResolve(t *testing.T, s *service, one *directoryv1.CompanySnapshot) *directory.Company {
+	t.Helper()
+	s.byHost["none.example"] = []*directoryv1.CompanySnapshot{one}
+	c, _ := newClient(s)
+	got, err := c.Resolve(t.Context(), "none.example", "/")
+	require.NoError(t, err)
+	return got
+}

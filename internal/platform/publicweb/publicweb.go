@@ -12,6 +12,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
+	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
 
@@ -46,6 +47,8 @@ const (
 	// Browser is a User's browser on the sign-in pages: what it may do depends on the
 	// sign-in that its cookie or link belongs to.
 	Browser
+	// AgentBrowser is a Personal Agent's browser with an assertion of its agent (Poppy 5).
+	AgentBrowser
 )
 
 func (c Caller) String() string {
@@ -58,6 +61,8 @@ func (c Caller) String() string {
 		return "session"
 	case Browser:
 		return "browser"
+	case AgentBrowser:
+		return "agent's browser"
 	}
 	return "nobody"
 }
@@ -146,6 +151,10 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var allowed []string
 	candidates, n := below(path, c.Issuer.Path())
+	if host != c.Issuer.Hostname() {
+		// The Company's browser session endpoint, which alone is found elsewhere.
+		candidates, n = [2]candidate{{path: discovery.BrowserSessionPath}}, 1
+	}
 	for _, candidate := range candidates[:n] {
 		for i := range rt.routes {
 			r2 := &rt.routes[i]

@@ -55,6 +55,10 @@ const (
 	clauseProtocolCount clause.ID = "poppy-0.1/7.1#1"
 	// web.browser_session_endpoint is an https URL.
 	clauseWeb clause.ID = "poppy-0.1/3.1#17"
+	// The cookie's name and hosts are the Company's choice.
+	clauseBrowserCookie clause.ID = "poppy-0.1/5#34"
+	// return_to is on the Company's domain.
+	clauseReturnTo clause.ID = "poppy-0.1/5#30"
 	// apis lists {type, url}.
 	clauseAPIs clause.ID = "poppy-0.1/3.1#19"
 	// Each API's type is openapi or mcp.

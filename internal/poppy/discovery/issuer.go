@@ -114,6 +114,9 @@ func (i Issuer) DeviceAuthorizationEndpoint() string { return i.String() + "/oau
 // SignInEndpoint returns the URL of Mediated Sign-In (4.7).
 func (i Issuer) SignInEndpoint() string { return i.String() + "/poppy/sign-in" }
 
+// BrowserSessionEndpoint returns where a browser joins a Session (5).
+func (i Issuer) BrowserSessionEndpoint() string { return i.String() + BrowserSessionPath }
+
 // VerificationURI returns the page where the User enters a user code (4.6, RFC 8628 3.2).
 func (i Issuer) VerificationURI() string { return i.String() + "/device" }
 

@@ -25,6 +25,8 @@ type Settings struct {
 	APIs             []API         `json:"apis,omitempty"`
 	// BrowserSessionEndpoint is an https URL; empty: the website takes no Sessions.
 	BrowserSessionEndpoint string `json:"browser_session_endpoint,omitempty"`
+	// BrowserCookie has the installation answer at BrowserSessionEndpoint; nil: the Company does.
+	BrowserCookie *BrowserCookie `json:"browser_cookie,omitempty"`
 
 	Direct   *SignIn   `json:"direct,omitempty"`   // nil: not offered
 	Device   *SignIn   `json:"device,omitempty"`   // nil: not offered
@@ -137,6 +139,10 @@ func copySettings(s Settings) Settings {
 	s.Extensions = maps.Clone(s.Extensions)
 	for name, raw := range s.Extensions {
 		s.Extensions[name] = slices.Clone(raw)
+	}
+	if s.BrowserCookie != nil {
+		cookie := *s.BrowserCookie
+		s.BrowserCookie = &cookie
 	}
 	s.Direct, s.Device = copySignIn(s.Direct), copySignIn(s.Device)
 	if s.Mediated != nil {

@@ -42,6 +42,7 @@ func CheckSettings(s Settings) (CheckedSettings, error) {
 	if s.BrowserSessionEndpoint != "" {
 		checkHTTPS(&v, clauseWeb, "browser_session_endpoint", s.BrowserSessionEndpoint)
 	}
+	checkBrowserCookie(&v, s)
 	checkAPIs(&v, s)
 	checkCustomScopes(&v, s.CustomScopes)
 	checkSignIn(&v, s)

@@ -3,6 +3,7 @@ package oauth
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,9 +26,11 @@ const (
 	maxJTI = 256
 )
 
-// rules names the clause behind each check, which differ between the two assertions,
-// and what a refusal is called.
+// rules names the clause behind each check, which differ between the assertions, what a
+// refusal is called, and how long an assertion may live.
 type rules struct {
+	isTyp                                               func(string) bool
+	lifetime                                            time.Duration
 	kind                                                problem.Kind
 	reason                                              problem.Reason
 	form, typ, alg, key, issuer, audience, times, jtiID clause.ID
@@ -35,6 +38,7 @@ type rules struct {
 
 func clientRules() rules {
 	return rules{
+		isTyp: isJWT, lifetime: MaxLifetime,
 		kind: problem.Unauthenticated, reason: problem.InvalidClient,
 		form: "poppy-0.1/4.1#14", typ: "poppy-0.1/4.2#d6", alg: "poppy-0.1/4.1#d10", key: "poppy-0.1/4.2#21",
 		issuer: "RFC7523/3", audience: "poppy-0.1/4.1#d4", times: "poppy-0.1/4.1#d8", jtiID: "poppy-0.1/4.1#d7",
@@ -43,11 +47,16 @@ func clientRules() rules {
 
 func sessionRules() rules {
 	return rules{
+		isTyp: isJWT, lifetime: MaxLifetime,
 		kind: problem.Invalid, reason: problem.InvalidGrant,
 		form: "poppy-0.1/4.2#53", typ: "poppy-0.1/4.2#d6", alg: "poppy-0.1/4.1#d10", key: "poppy-0.1/4.2#22",
 		issuer: "poppy-0.1/4.2#23", audience: "poppy-0.1/4.2#d5", times: "poppy-0.1/4.2#d8", jtiID: "poppy-0.1/4.2#d7",
 	}
 }
+
+// RFC7519/5.1: JWT is compared without case. Proofs and browser assertions have types of
+// their own and fall out here.
+func isJWT(typ string) bool { return typ == "" || strings.EqualFold(typ, "JWT") }
 
 func (r rules) refuse(id clause.ID, detail string) *problem.Error {
 	return problem.New(r.kind, r.reason, id, "%s", detail)
@@ -159,6 +168,9 @@ type assertionClaims struct {
 	audList       bool // aud was an array
 	iat, exp      int64
 	nbf           int64 // 0 when absent
+
+	sessionID, returnTo string // of browser assertions
+	hasReturnTo         bool
 }
 
 // parseAssertion reads the token and its claims, without judging whom they name.
@@ -171,10 +183,8 @@ func parseAssertion(raw string, r rules) (jose.JWS, assertionClaims, error) {
 		}
 		return jose.JWS{}, assertionClaims{}, r.refuse(id, "the assertion is refused: "+err.Error()).WithCause(err)
 	}
-	// RFC7519/5.1: JWT is compared without case. Proofs and browser assertions have types
-	// of their own and fall out here.
-	if jws.Header.Typ != "" && !strings.EqualFold(jws.Header.Typ, "JWT") {
-		return jose.JWS{}, assertionClaims{}, r.refuse(r.typ, "typ of the assertion is not JWT")
+	if !r.isTyp(jws.Header.Typ) {
+		return jose.JWS{}, assertionClaims{}, r.refuse(r.typ, "typ of the assertion is that of another kind of JWT")
 	}
 	c, err := r.parseClaims(jws.Payload)
 	return jws, c, err
@@ -195,6 +205,10 @@ func (r rules) parseClaims(payload []byte) (assertionClaims, error) {
 			c.sub = v.Text()
 		case "jti":
 			c.jti = v.Text()
+		case "session_id":
+			c.sessionID = v.Text()
+		case "return_to":
+			c.returnTo, c.hasReturnTo = v.Text(), true
 		case "aud":
 			if c.aud, c.audList, ok = readAudience(v); !ok {
 				return assertionClaims{}, r.refuse(r.audience, "aud of the assertion is neither a string nor a list of strings")
@@ -236,12 +250,24 @@ func readAudience(v jsonx.Value) ([]string, bool, bool) {
 
 // finish checks times and signature, the signature last because it costs most.
 func (r rules) finish(jws *jose.JWS, c assertionClaims, keys jose.KeySet, now time.Time) (assertion, error) {
+	a, err := r.timely(c, now)
+	if err == nil {
+		err = r.verify(jws, keys)
+	}
+	if err != nil {
+		return assertion{}, err
+	}
+	return a, nil
+}
+
+// timely checks iat, exp and nbf.
+func (r rules) timely(c assertionClaims, now time.Time) (assertion, error) {
 	iat, exp := time.Unix(c.iat, 0).UTC(), time.Unix(c.exp, 0).UTC()
 	switch {
 	case !exp.After(iat):
 		return assertion{}, r.refuse(r.times, "exp of the assertion is not after iat")
-	case exp.Sub(iat) > MaxLifetime:
-		return assertion{}, r.refuse(r.times, "the assertion lives longer than 300 seconds")
+	case exp.Sub(iat) > r.lifetime:
+		return assertion{}, r.refuse(r.times, "the assertion lives longer than "+strconv.Itoa(int(r.lifetime/time.Second))+" seconds")
 	case iat.Sub(now) > Skew:
 		return assertion{}, r.refuse(r.times, "iat of the assertion is in the future")
 	case c.nbf != 0 && time.Unix(c.nbf, 0).Sub(now) > Skew:
@@ -249,8 +275,12 @@ func (r rules) finish(jws *jose.JWS, c assertionClaims, keys jose.KeySet, now ti
 	case now.Sub(exp) >= Skew:
 		return assertion{}, r.refuse(r.times, "the assertion has expired")
 	}
-	if _, err := keys.Verify(jws); err != nil {
-		return assertion{}, r.refuse(r.key, "the assertion does not verify with the agent's keys: "+err.Error()).WithCause(err)
-	}
 	return assertion{clientID: c.iss, subject: c.sub, jti: c.jti, issuedAt: iat, expiresAt: exp}, nil
+}
+
+func (r rules) verify(jws *jose.JWS, keys jose.KeySet) error {
+	if _, err := keys.Verify(jws); err != nil {
+		return r.refuse(r.key, "the assertion does not verify with the agent's keys: "+err.Error()).WithCause(err)
+	}
+	return nil
 }

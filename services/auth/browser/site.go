@@ -1,6 +1,7 @@
-// Package browser is the HTTP of the sign-in pages: cookies, forms, redirects and which
-// page shows what. How a sign-in goes on is decided in package signin, how a page looks
-// in web/pages.
+// Package browser is the HTTP of browsers: of Users' on the sign-in pages, with cookies,
+// forms, redirects and which page shows what, and of Personal Agents' that join a Session.
+// How a sign-in goes on is decided in package signin, who may join in package app, how a
+// page looks in web/pages.
 //
 // Secrets of this part are in queries, forms and cookies, so none of those is ever
 // logged. GET and HEAD decide nothing (Poppy 4.6).
@@ -51,6 +52,7 @@ type Deps struct {
 	App   *signin.App
 	Form  Form
 	Logos Fetcher
+	Joins Joins
 	Now   clock.Clock
 	Log   *slog.Logger
 }
@@ -60,6 +62,7 @@ type Site struct {
 	cfg   Config
 	app   *signin.App
 	form  Form
+	joins Joins
 	logos *logos
 	pages *pages.Renderer
 	flood *limit.Limiter
@@ -69,7 +72,7 @@ type Site struct {
 
 // New makes the site.
 func New(cfg Config, d Deps) (*Site, error) {
-	if d.App == nil || d.Form == nil || d.Logos == nil || d.Now == nil || d.Log == nil {
+	if d.App == nil || d.Form == nil || d.Logos == nil || d.Joins == nil || d.Now == nil || d.Log == nil {
 		return nil, errors.New("browser: a dependency is missing")
 	}
 	renderer, err := pages.New()
@@ -77,7 +80,7 @@ func New(cfg Config, d Deps) (*Site, error) {
 		return nil, err
 	}
 	return &Site{
-		cfg: cfg, app: d.App, form: d.Form, logos: newLogos(d.Logos, d.Now), pages: renderer,
+		cfg: cfg, app: d.App, form: d.Form, joins: d.Joins, logos: newLogos(d.Logos, d.Now), pages: renderer,
 		flood: limit.New(0), now: d.Now, log: d.Log,
 	}, nil
 }
@@ -98,6 +101,7 @@ func (s *Site) Routes() []publicweb.Route {
 		page(http.MethodGet, "/sign-in/{id}/agent-logo", s.agentLogo),
 		page(http.MethodGet, "/account/agents", s.connectedAgents),
 		page(http.MethodPost, "/account/agents", s.disconnectAgents),
+		{Method: http.MethodPost, Path: discovery.BrowserSessionPath, Handler: s.limited(s.join), Caller: publicweb.AgentBrowser},
 		{Method: http.MethodGet, Path: "/assets/pages-{version}.css", Handler: s.stylesheet, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/assets/brand.css", Handler: s.brandStylesheet, Caller: publicweb.Anyone},
 	}

@@ -179,6 +179,10 @@ func (a *App) SetEnabled(ctx context.Context, scope tenancy.Scope, on bool) (Com
 
 // UpdateSettings replaces the discovery settings by what change makes of them, once they pass every check.
 func (a *App) UpdateSettings(ctx context.Context, scope tenancy.Scope, etag string, validateOnly bool, change func(*discovery.Settings) error) (Company, error) {
+	now, err := a.store.Snapshot(ctx, scope)
+	if err != nil {
+		return Company{}, err
+	}
 	apply := func(c *Company, conn Connection) error {
 		if err := resource.CheckETag(etag, c.Version); err != nil {
 			return err
@@ -193,14 +197,14 @@ func (a *App) UpdateSettings(ctx context.Context, scope tenancy.Scope, etag stri
 		if err := a.check(c, conn); err != nil {
 			return err
 		}
+		// What a domain loses meanwhile is seen to when it is published.
+		if err := discovery.CheckBrowserSession(c.Settings, c.Issuer, now.Domains); err != nil {
+			return atSettings(err)
+		}
 		c.SettingsAt = a.now()
 		return nil
 	}
 	if validateOnly {
-		now, err := a.store.Snapshot(ctx, scope)
-		if err != nil {
-			return Company{}, err
-		}
 		if err := apply(&now.Company, now.Connection); err != nil {
 			return Company{}, err
 		}

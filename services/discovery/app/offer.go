@@ -19,9 +19,16 @@ func (c Company) wanted() discovery.Settings {
 }
 
 // Published returns the settings with those types of sign-in that are set up, and no
-// others (Poppy 4.4). Documents, metadata and everybody who asks the directory go by it.
+// others (Poppy 4.4), and with our browser session endpoint only where its domain is the
+// Company's (Poppy 5). Documents, metadata and everybody who asks the directory go by it.
 func (s Snapshot) Published() discovery.Settings {
 	out := s.wanted()
+	if discovery.CheckBrowserSession(out, s.Issuer, s.Domains) != nil { // its domain was given up
+		out.BrowserCookie = nil
+		if out.Conversations.Enabled || len(out.APIs) > 0 { // else there would be no document left to serve
+			out.BrowserSessionEndpoint = ""
+		}
+	}
 	if s.Connection.Method == NoMethod { // poppy-0.1/4.4#3
 		out.Direct, out.Device = nil, nil
 	}

@@ -66,6 +66,9 @@ func (s *Directory) snapshot(c app.Snapshot) (*directoryv1.CompanySnapshot, erro
 	for _, d := range c.Domains {
 		out.Domains = append(out.Domains, d.String())
 	}
+	if cookie := settings.BrowserCookie; cookie != nil {
+		out.BrowserSession = &directoryv1.BrowserSession{Endpoint: settings.BrowserSessionEndpoint, CookieName: cookie.NameInUse(), CookieDomain: cookie.Domain}
+	}
 	if c.SignInSetUp() {
 		out.SignIn = signInOf(c, settings)
 	}

@@ -36,8 +36,11 @@ func (s *Store) Snapshot(ctx context.Context, scope tenancy.Scope) (out app.Snap
 
 // SnapshotsOnHost implements app.Store.
 func (s *Store) SnapshotsOnHost(ctx context.Context, hostname string) (out []app.Snapshot, err error) {
+	if hostname == "" { // which is the browser host of whoever has none
+		return nil, nil
+	}
 	err = s.db.SystemRead(ctx, db.ResolveHost, func(ctx context.Context, tx *ent.Tx) error {
-		out, err = s.snapshots(ctx, tx, company.IssuerHost(hostname), company.StateEQ(company.StateActive))
+		out, err = s.snapshots(ctx, tx, company.Or(company.IssuerHost(hostname), company.BrowserHost(hostname)), company.StateEQ(company.StateActive))
 		return err
 	})
 	return out, err

@@ -54,7 +54,7 @@ func (s *Store) CreateCompany(ctx context.Context, c app.Company) error {
 		}
 		return tx.Company.Create().SetID(c.ID).SetOrganization(c.Organization).SetSlug(c.Slug).SetDisplayName(c.DisplayName).
 			SetKind(company.Kind(c.Kind)).SetState(company.State(c.State)).
-			SetIssuer(c.Issuer.String()).SetIssuerHost(c.Issuer.Hostname()).SetIssuerPath(c.Issuer.Path()).
+			SetIssuer(c.Issuer.String()).SetIssuerHost(c.Issuer.Hostname()).SetIssuerPath(c.Issuer.Path()).SetBrowserHost(discovery.BrowserHost(c.Settings)).
 			SetSettings(settings).SetSettingsUpdatedAt(c.SettingsAt).SetLimits(limits).SetLimitsUpdatedAt(c.LimitsAt).
 			SetCreator(c.Creator).SetCreatedAt(c.CreatedAt).SetUpdatedAt(c.UpdatedAt).Exec(ctx)
 	})
@@ -184,7 +184,7 @@ func (s *Store) updateCompany(ctx context.Context, scope tenancy.Scope, mayMove 
 			return err
 		}
 		row, err = row.Update().SetDisplayName(c.DisplayName).SetState(company.State(c.State)).
-			SetIssuer(c.Issuer.String()).SetIssuerHost(c.Issuer.Hostname()).SetIssuerPath(c.Issuer.Path()).
+			SetIssuer(c.Issuer.String()).SetIssuerHost(c.Issuer.Hostname()).SetIssuerPath(c.Issuer.Path()).SetBrowserHost(discovery.BrowserHost(c.Settings)).
 			SetNillablePublishedAt(c.PublishedAt).
 			SetSettings(settings).SetSettingsUpdatedAt(c.SettingsAt).SetLimits(limits).SetLimitsUpdatedAt(c.LimitsAt).
 			SetUpdatedAt(s.now()).AddVersion(1).Save(ctx)

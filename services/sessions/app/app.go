@@ -47,6 +47,7 @@ type Store interface {
 	store.Devices
 	store.Grants
 	store.Connections
+	store.Browsers
 	store.SignInPruning
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// keepTokens is how long an expired token is kept, keepSessions how long a Session that is over.
+	// keepTokens is how long an expired token or cookie is kept, keepSessions how long a Session that is over.
 	keepTokens   = 24 * time.Hour
 	keepSessions = 30 * 24 * time.Hour
 	// keepCodes is how long an expired code of any kind is kept, so that its reuse is seen; keepGrants how long a sign-in that is over.
@@ -55,7 +55,7 @@ func (a *App) Stop(ctx context.Context) error {
 	}
 }
 
-// Prune drops tokens and codes a day after they expired, Grants 30 days after they
+// Prune drops tokens, browsers' cookies and codes a day after they expired, Grants 30 days after they
 // ended or expired, and Sessions 30 days after they ended or became idle. Several processes may prune at once.
 func (a *App) Prune(ctx context.Context) error {
 	now := a.Now()
@@ -63,7 +63,7 @@ func (a *App) Prune(ctx context.Context) error {
 		keep time.Duration
 		rows func(ctx context.Context, before time.Time, limit int) (int, error)
 	}{
-		{keepTokens, a.Store.PruneTokens}, {keepCodes, a.Store.PruneCodes}, {keepCodes, a.Store.PruneDevices}, {keepGrants, a.Store.PruneGrants},
+		{keepTokens, a.Store.PruneTokens}, {keepTokens, a.Store.PruneBrowserCookies}, {keepCodes, a.Store.PruneCodes}, {keepCodes, a.Store.PruneDevices}, {keepGrants, a.Store.PruneGrants},
 	} {
 		if err := prune.InBatches(ctx, func(limit int) (int, error) { return drop.rows(ctx, now.Add(-drop.keep), limit) }); err != nil {
 			return err

@@ -72,6 +72,8 @@ func replayRule(kind string) (rule, bool) {
 		return rule{problem.Unauthenticated, problem.InvalidClient, "poppy-0.1/4.1#d7", "client assertion"}, true
 	case replay.KindSessionAssertion:
 		return rule{problem.Invalid, problem.InvalidGrant, "poppy-0.1/4.2#20", "Session assertion"}, true
+	case replay.KindBrowserAssertion:
+		return rule{problem.Invalid, problem.InvalidRequest, "poppy-0.1/5#26", "browser assertion"}, true
 	case replay.KindDPoP:
 		return rule{problem.Unauthenticated, problem.InvalidDPoPProof, "poppy-0.1/4.3#22", "DPoP proof"}, true
 	}

@@ -31,8 +31,31 @@ func TestPrune(t *testing.T) {
 		}
 		issue("idle")
 		issue("ended")
+		for _, id := range []string{"idle", "ended"} {
+			err := s.SaveBrowserCookie(t.Context(), c.Scope, store.BrowserCookie{Hash: "b" + id, SessionID: id, CreatedAt: now, ExpiresAt: now.Add(time.Hour)})
+			require.NoError(t, err)
+		}
+		// One that lasts goes with its Session.
+		issue("joined")
+		require.NoError(t, s.SaveBrowserCookie(t.Context(), c.Scope, store.BrowserCookie{Hash: "bjoined", SessionID: "joined", CreatedAt: now, ExpiresAt: now.Add(100 * 24 * time.Hour)}))
 		_, err = a.EndSession(t.Context(), c.Scope, "ended")
 		require.NoError(t, err)
+		cookies := func(idle, joined bool) {
+			got, err := s.Visits(t.Context(), c.Scope, []string{"bidle", "bended", "bjoined"})
+			require.NoError(t, err)
+			var want []string
+			if idle {
+				want = append(want, "bended", "bidle")
+			}
+			if joined {
+				want = append(want, "bjoined")
+			}
+			var have []string
+			for _, v := range got {
+				have = append(have, v.Cookie.Hash)
+			}
+			require.Equal(t, want, have)
+		}
 		kept := func(id string, session, token bool) {
 			_, err := a.Session(t.Context(), c.Scope, id)
 			require.Equal(t, session, err == nil, "%v", err)
@@ -59,6 +82,7 @@ func TestPrune(t *testing.T) {
 			require.NoError(t, a.Prune(t.Context()))
 			kept("idle", step.idle, step.tokens)
 			kept("ended", step.ended, step.tokens)
+			cookies(step.tokens, step.idle)
 		}
 	})
 }

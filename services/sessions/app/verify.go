@@ -89,12 +89,17 @@ func callerOf(c store.Credential, now time.Time) Caller {
 	// A signed-out token stays so after the Session signs in, and a signed-in one lasts
 	// no longer than the Grant it came from, whatever signs the Session in later (decision 13).
 	if c.Token.SignedIn && c.Grant.InForce(now) {
-		caller.SignedIn, caller.Account, caller.Scopes = true, c.Grant.Account, strings.Fields(c.Token.Scope)
-		if end := c.Grant.ExpiresAt; !end.IsZero() && end.Before(caller.ExpiresAt) {
-			caller.ExpiresAt = end
-		}
+		caller.signIn(c.Grant, strings.Fields(c.Token.Scope))
 	}
 	return caller
+}
+
+// signIn makes c signed in by g, for no longer than g lasts.
+func (c *Caller) signIn(g *store.Grant, scopes []string) {
+	c.SignedIn, c.Account, c.Scopes = true, g.Account, scopes
+	if end := g.ExpiresAt; !end.IsZero() && end.Before(c.ExpiresAt) {
+		c.ExpiresAt = end
+	}
 }
 
 func (a *App) verify(ctx context.Context, company *directory.Company, c store.Credential, auth oauth.Authorization, raw string, u Use, now time.Time) error {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -83,6 +84,48 @@ func (s *accessServer) IntrospectToken(ctx context.Context, r *adminv1.Introspec
 		IssueTime: timestamppb.New(in.IssuedAt),
 	}
 	return out, nil
+}
+
+// cacheSeconds is how long requests of one page may share the answer about their browser.
+const cacheSeconds = 1
+
+// CheckBrowserSession implements adminv1.AccessServiceServer.
+func (s *accessServer) CheckBrowserSession(ctx context.Context, r *adminv1.CheckBrowserSessionRequest) (*adminv1.CheckBrowserSessionResponse, error) {
+	scope, err := scopeOf(ctx, r.GetParent())
+	if err != nil {
+		return nil, err
+	}
+	name, err := s.app.CookieName(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	var cookies []string
+	switch v := r.GetVisitor().(type) {
+	case *adminv1.CheckBrowserSessionRequest_Cookie:
+		cookies = []string{v.Cookie}
+	case *adminv1.CheckBrowserSessionRequest_CookieHeader:
+		cookies = cookiesNamed(name, v.CookieHeader)
+	}
+	out := &adminv1.CheckBrowserSessionResponse{CacheSeconds: cacheSeconds}
+	c, ok, err := s.app.Visit(ctx, scope, cookies)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		out.Found, out.Session = true, agentSessionOf(scope, c)
+	}
+	return out, nil
+}
+
+// cookiesNamed returns the values that a Cookie header field has for name (RFC 6265 5.4).
+func cookiesNamed(name, header string) []string {
+	var out []string
+	for _, c := range (&http.Request{Header: http.Header{"Cookie": {header}}}).CookiesNamed(name) {
+		if c.Value != "" {
+			out = append(out, c.Value)
+		}
+	}
+	return out
 }
 
 // values returns the values of a header field, whose name has no case.

@@ -93,6 +93,21 @@ func (s *sessionsServer) ClaimOnce(ctx context.Context, r *sessionsv1.ClaimOnceR
 	return &sessionsv1.ClaimOnceResponse{}, s.app.ClaimOnce(ctx, scope, onceOf(r.GetOnce()))
 }
 
+// JoinBrowser implements sessionsv1.SessionsServiceServer.
+func (s *sessionsServer) JoinBrowser(ctx context.Context, r *sessionsv1.JoinBrowserRequest) (*sessionsv1.JoinBrowserResponse, error) {
+	scope, err := tenancy.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	joined, err := s.app.JoinBrowser(ctx, scope, app.Joining{
+		ClientID: r.GetClientId(), UserID: r.GetUserId(), SessionID: r.GetSessionId(), Once: onceOf([]*sessionsv1.OnceKey{r.GetOnce()})[0],
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &sessionsv1.JoinBrowserResponse{Cookie: joined.Cookie, ExpiresIn: durationpb.New(joined.Lifetime)}, nil
+}
+
 func proofOf(p *sessionsv1.ProofOfRequest) app.Proof {
 	return app.Proof{Values: p.GetProofs(), Method: p.GetMethod(), URL: p.GetUrl()}
 }

@@ -183,6 +183,6 @@ type Pruning interface {
 	PruneTokens(ctx context.Context, before time.Time, limit int) (int, error)
 	// Unused names the Companies that have Sessions last used before.
 	Unused(ctx context.Context, before time.Time) ([]tenancy.Scope, error)
-	// PruneSessions drops Sessions, and their tokens, that ended before endedBefore or were last used before usedBefore.
+	// PruneSessions drops Sessions, with their tokens and cookies, that ended before endedBefore or were last used before usedBefore.
 	PruneSessions(ctx context.Context, scope tenancy.Scope, endedBefore, usedBefore time.Time, limit int) (int, error)
 }

@@ -26,6 +26,7 @@ var (
 	_ store.Codes         = (*Store)(nil)
 	_ store.Devices       = (*Store)(nil)
 	_ store.Connections   = (*Store)(nil)
+	_ store.Browsers      = (*Store)(nil)
 	_ store.SignInPruning = (*Store)(nil)
 )
 

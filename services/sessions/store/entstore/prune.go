@@ -8,6 +8,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/accounttoken"
 	"github.com/poppyfield/poppyfield/ent/authorizationcode"
+	"github.com/poppyfield/poppyfield/ent/browsercookie"
 	"github.com/poppyfield/poppyfield/ent/deviceauthorization"
 	"github.com/poppyfield/poppyfield/ent/grant"
 	"github.com/poppyfield/poppyfield/ent/session"
@@ -57,6 +58,9 @@ func (s *Store) PruneSessions(ctx context.Context, scope tenancy.Scope, endedBef
 			return 0, err
 		}
 		if _, err := tx.SessionToken.Delete().Where(sessiontoken.SessionIDIn(found...)).Exec(ctx); err != nil {
+			return 0, err
+		}
+		if _, err := tx.BrowserCookie.Delete().Where(browsercookie.SessionIDIn(found...)).Exec(ctx); err != nil {
 			return 0, err
 		}
 		return tx.Session.Delete().Where(session.IDIn(found...)).Exec(ctx)

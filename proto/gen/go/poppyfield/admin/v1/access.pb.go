@@ -495,6 +495,162 @@ func (x *IntrospectTokenResponse) GetIssueTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// A visit to the website.
+type CheckBrowserSessionRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Parent string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	// Types that are valid to be assigned to Visitor:
+	//
+	//	*CheckBrowserSessionRequest_Cookie
+	//	*CheckBrowserSessionRequest_CookieHeader
+	Visitor       isCheckBrowserSessionRequest_Visitor `protobuf_oneof:"visitor"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBrowserSessionRequest) Reset() {
+	*x = CheckBrowserSessionRequest{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBrowserSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBrowserSessionRequest) ProtoMessage() {}
+
+func (x *CheckBrowserSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBrowserSessionRequest.ProtoReflect.Descriptor instead.
+func (*CheckBrowserSessionRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CheckBrowserSessionRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *CheckBrowserSessionRequest) GetVisitor() isCheckBrowserSessionRequest_Visitor {
+	if x != nil {
+		return x.Visitor
+	}
+	return nil
+}
+
+func (x *CheckBrowserSessionRequest) GetCookie() string {
+	if x != nil {
+		if x, ok := x.Visitor.(*CheckBrowserSessionRequest_Cookie); ok {
+			return x.Cookie
+		}
+	}
+	return ""
+}
+
+func (x *CheckBrowserSessionRequest) GetCookieHeader() string {
+	if x != nil {
+		if x, ok := x.Visitor.(*CheckBrowserSessionRequest_CookieHeader); ok {
+			return x.CookieHeader
+		}
+	}
+	return ""
+}
+
+type isCheckBrowserSessionRequest_Visitor interface {
+	isCheckBrowserSessionRequest_Visitor()
+}
+
+type CheckBrowserSessionRequest_Cookie struct {
+	// Value of the Session's cookie.
+	Cookie string `protobuf:"bytes,2,opt,name=cookie,proto3,oneof"`
+}
+
+type CheckBrowserSessionRequest_CookieHeader struct {
+	// The Cookie header field as it came: the Session's cookie is found by its name.
+	CookieHeader string `protobuf:"bytes,3,opt,name=cookie_header,json=cookieHeader,proto3,oneof"`
+}
+
+func (*CheckBrowserSessionRequest_Cookie) isCheckBrowserSessionRequest_Visitor() {}
+
+func (*CheckBrowserSessionRequest_CookieHeader) isCheckBrowserSessionRequest_Visitor() {}
+
+// Whose visit it is. Where found is false there is no session.
+type CheckBrowserSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Found bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	// The Session as it is now; its scopes are what the website may do for the agent.
+	Session *AgentSession `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// For how many seconds the requests of one page may share this answer; a page that is asked for anew asks again.
+	CacheSeconds  int32 `protobuf:"varint,3,opt,name=cache_seconds,json=cacheSeconds,proto3" json:"cache_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckBrowserSessionResponse) Reset() {
+	*x = CheckBrowserSessionResponse{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckBrowserSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckBrowserSessionResponse) ProtoMessage() {}
+
+func (x *CheckBrowserSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckBrowserSessionResponse.ProtoReflect.Descriptor instead.
+func (*CheckBrowserSessionResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CheckBrowserSessionResponse) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *CheckBrowserSessionResponse) GetSession() *AgentSession {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *CheckBrowserSessionResponse) GetCacheSeconds() int32 {
+	if x != nil {
+		return x.CacheSeconds
+	}
+	return 0
+}
+
 var File_poppyfield_admin_v1_access_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
@@ -541,12 +697,24 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\x03jkt\x18\x04 \x01(\tR\x03jkt\x12\x1a\n" +
 	"\bresource\x18\x05 \x01(\tR\bresource\x129\n" +
 	"\n" +
-	"issue_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tissueTime2\xfd\x02\n" +
+	"issue_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tissueTime\"\xba\x01\n" +
+	"\x1aCheckBrowserSessionRequest\x120\n" +
+	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\x12$\n" +
+	"\x06cookie\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 H\x00R\x06cookie\x122\n" +
+	"\rcookie_header\x18\x03 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\x80\x80\x02H\x00R\fcookieHeaderB\x10\n" +
+	"\avisitor\x12\x05\xbaH\x02\b\x01\"\x95\x01\n" +
+	"\x1bCheckBrowserSessionResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12;\n" +
+	"\asession\x18\x02 \x01(\v2!.poppyfield.admin.v1.AgentSessionR\asession\x12#\n" +
+	"\rcache_seconds\x18\x03 \x01(\x05R\fcacheSeconds2\xc8\x04\n" +
 	"\rAccessService\x12\xb0\x01\n" +
 	"\rVerifyRequest\x12).poppyfield.admin.v1.VerifyRequestRequest\x1a*.poppyfield.admin.v1.VerifyRequestResponse\"H\xba\xb9\x18\x13\n" +
 	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=companies/*}:verifyRequest\x12\xb8\x01\n" +
 	"\x0fIntrospectToken\x12+.poppyfield.admin.v1.IntrospectTokenRequest\x1a,.poppyfield.admin.v1.IntrospectTokenResponse\"J\xba\xb9\x18\x13\n" +
-	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=companies/*}:introspectTokenBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
+	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=companies/*}:introspectToken\x12\xc8\x01\n" +
+	"\x13CheckBrowserSession\x12/.poppyfield.admin.v1.CheckBrowserSessionRequest\x1a0.poppyfield.admin.v1.CheckBrowserSessionResponse\"N\xba\xb9\x18\x13\n" +
+	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x021:\x01*\",/v1/{parent=companies/*}:checkBrowserSessionBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_poppyfield_admin_v1_access_proto_rawDescOnce sync.Once
@@ -560,32 +728,37 @@ func file_poppyfield_admin_v1_access_proto_rawDescGZIP() []byte {
 	return file_poppyfield_admin_v1_access_proto_rawDescData
 }
 
-var file_poppyfield_admin_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_poppyfield_admin_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_poppyfield_admin_v1_access_proto_goTypes = []any{
-	(*HeaderField)(nil),             // 0: poppyfield.admin.v1.HeaderField
-	(*VerifyRequestRequest)(nil),    // 1: poppyfield.admin.v1.VerifyRequestRequest
-	(*VerifyRequestResponse)(nil),   // 2: poppyfield.admin.v1.VerifyRequestResponse
-	(*AgentSession)(nil),            // 3: poppyfield.admin.v1.AgentSession
-	(*IntrospectTokenRequest)(nil),  // 4: poppyfield.admin.v1.IntrospectTokenRequest
-	(*IntrospectTokenResponse)(nil), // 5: poppyfield.admin.v1.IntrospectTokenResponse
-	(*timestamppb.Timestamp)(nil),   // 6: google.protobuf.Timestamp
+	(*HeaderField)(nil),                 // 0: poppyfield.admin.v1.HeaderField
+	(*VerifyRequestRequest)(nil),        // 1: poppyfield.admin.v1.VerifyRequestRequest
+	(*VerifyRequestResponse)(nil),       // 2: poppyfield.admin.v1.VerifyRequestResponse
+	(*AgentSession)(nil),                // 3: poppyfield.admin.v1.AgentSession
+	(*IntrospectTokenRequest)(nil),      // 4: poppyfield.admin.v1.IntrospectTokenRequest
+	(*IntrospectTokenResponse)(nil),     // 5: poppyfield.admin.v1.IntrospectTokenResponse
+	(*CheckBrowserSessionRequest)(nil),  // 6: poppyfield.admin.v1.CheckBrowserSessionRequest
+	(*CheckBrowserSessionResponse)(nil), // 7: poppyfield.admin.v1.CheckBrowserSessionResponse
+	(*timestamppb.Timestamp)(nil),       // 8: google.protobuf.Timestamp
 }
 var file_poppyfield_admin_v1_access_proto_depIdxs = []int32{
-	0, // 0: poppyfield.admin.v1.VerifyRequestRequest.headers:type_name -> poppyfield.admin.v1.HeaderField
-	3, // 1: poppyfield.admin.v1.VerifyRequestResponse.session:type_name -> poppyfield.admin.v1.AgentSession
-	0, // 2: poppyfield.admin.v1.VerifyRequestResponse.headers:type_name -> poppyfield.admin.v1.HeaderField
-	6, // 3: poppyfield.admin.v1.AgentSession.expire_time:type_name -> google.protobuf.Timestamp
-	3, // 4: poppyfield.admin.v1.IntrospectTokenResponse.session:type_name -> poppyfield.admin.v1.AgentSession
-	6, // 5: poppyfield.admin.v1.IntrospectTokenResponse.issue_time:type_name -> google.protobuf.Timestamp
-	1, // 6: poppyfield.admin.v1.AccessService.VerifyRequest:input_type -> poppyfield.admin.v1.VerifyRequestRequest
-	4, // 7: poppyfield.admin.v1.AccessService.IntrospectToken:input_type -> poppyfield.admin.v1.IntrospectTokenRequest
-	2, // 8: poppyfield.admin.v1.AccessService.VerifyRequest:output_type -> poppyfield.admin.v1.VerifyRequestResponse
-	5, // 9: poppyfield.admin.v1.AccessService.IntrospectToken:output_type -> poppyfield.admin.v1.IntrospectTokenResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0,  // 0: poppyfield.admin.v1.VerifyRequestRequest.headers:type_name -> poppyfield.admin.v1.HeaderField
+	3,  // 1: poppyfield.admin.v1.VerifyRequestResponse.session:type_name -> poppyfield.admin.v1.AgentSession
+	0,  // 2: poppyfield.admin.v1.VerifyRequestResponse.headers:type_name -> poppyfield.admin.v1.HeaderField
+	8,  // 3: poppyfield.admin.v1.AgentSession.expire_time:type_name -> google.protobuf.Timestamp
+	3,  // 4: poppyfield.admin.v1.IntrospectTokenResponse.session:type_name -> poppyfield.admin.v1.AgentSession
+	8,  // 5: poppyfield.admin.v1.IntrospectTokenResponse.issue_time:type_name -> google.protobuf.Timestamp
+	3,  // 6: poppyfield.admin.v1.CheckBrowserSessionResponse.session:type_name -> poppyfield.admin.v1.AgentSession
+	1,  // 7: poppyfield.admin.v1.AccessService.VerifyRequest:input_type -> poppyfield.admin.v1.VerifyRequestRequest
+	4,  // 8: poppyfield.admin.v1.AccessService.IntrospectToken:input_type -> poppyfield.admin.v1.IntrospectTokenRequest
+	6,  // 9: poppyfield.admin.v1.AccessService.CheckBrowserSession:input_type -> poppyfield.admin.v1.CheckBrowserSessionRequest
+	2,  // 10: poppyfield.admin.v1.AccessService.VerifyRequest:output_type -> poppyfield.admin.v1.VerifyRequestResponse
+	5,  // 11: poppyfield.admin.v1.AccessService.IntrospectToken:output_type -> poppyfield.admin.v1.IntrospectTokenResponse
+	7,  // 12: poppyfield.admin.v1.AccessService.CheckBrowserSession:output_type -> poppyfield.admin.v1.CheckBrowserSessionResponse
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_access_proto_init() }
@@ -594,13 +767,17 @@ func file_poppyfield_admin_v1_access_proto_init() {
 		return
 	}
 	file_poppyfield_admin_v1_rule_proto_init()
+	file_poppyfield_admin_v1_access_proto_msgTypes[6].OneofWrappers = []any{
+		(*CheckBrowserSessionRequest_Cookie)(nil),
+		(*CheckBrowserSessionRequest_CookieHeader)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_admin_v1_access_proto_rawDesc), len(file_poppyfield_admin_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

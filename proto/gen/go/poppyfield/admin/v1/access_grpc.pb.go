@@ -19,21 +19,25 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AccessService_VerifyRequest_FullMethodName   = "/poppyfield.admin.v1.AccessService/VerifyRequest"
-	AccessService_IntrospectToken_FullMethodName = "/poppyfield.admin.v1.AccessService/IntrospectToken"
+	AccessService_VerifyRequest_FullMethodName       = "/poppyfield.admin.v1.AccessService/VerifyRequest"
+	AccessService_IntrospectToken_FullMethodName     = "/poppyfield.admin.v1.AccessService/IntrospectToken"
+	AccessService_CheckBrowserSession_FullMethodName = "/poppyfield.admin.v1.AccessService/CheckBrowserSession"
 )
 
 // AccessServiceClient is the client API for AccessService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// What a Company's own APIs and MCP servers ask before they serve a Personal Agent (Poppy 4.3, 6).
+// What a Company's own APIs, MCP servers and website ask before they serve a Personal Agent (Poppy 4.3, 5, 6).
 type AccessServiceClient interface {
 	// Judges one request to a listed API: token, proof, replay, limits, and the API's rules. A refusal is an answer, no
 	// error: it says what to send to the agent. A proof is good once, so each request is judged once.
 	VerifyRequest(ctx context.Context, in *VerifyRequestRequest, opts ...grpc.CallOption) (*VerifyRequestResponse, error)
 	// Says what a token stands for (RFC 7662), without judging a request: whoever asks checks the proof.
 	IntrospectToken(ctx context.Context, in *IntrospectTokenRequest, opts ...grpc.CallOption) (*IntrospectTokenResponse, error)
+	// Says for which Session a browser visits the Company's website (Poppy 5). A cookie that stands for none is an
+	// answer, no error: the visitor is then an ordinary one.
+	CheckBrowserSession(ctx context.Context, in *CheckBrowserSessionRequest, opts ...grpc.CallOption) (*CheckBrowserSessionResponse, error)
 }
 
 type accessServiceClient struct {
@@ -64,17 +68,30 @@ func (c *accessServiceClient) IntrospectToken(ctx context.Context, in *Introspec
 	return out, nil
 }
 
+func (c *accessServiceClient) CheckBrowserSession(ctx context.Context, in *CheckBrowserSessionRequest, opts ...grpc.CallOption) (*CheckBrowserSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckBrowserSessionResponse)
+	err := c.cc.Invoke(ctx, AccessService_CheckBrowserSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccessServiceServer is the server API for AccessService service.
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
 //
-// What a Company's own APIs and MCP servers ask before they serve a Personal Agent (Poppy 4.3, 6).
+// What a Company's own APIs, MCP servers and website ask before they serve a Personal Agent (Poppy 4.3, 5, 6).
 type AccessServiceServer interface {
 	// Judges one request to a listed API: token, proof, replay, limits, and the API's rules. A refusal is an answer, no
 	// error: it says what to send to the agent. A proof is good once, so each request is judged once.
 	VerifyRequest(context.Context, *VerifyRequestRequest) (*VerifyRequestResponse, error)
 	// Says what a token stands for (RFC 7662), without judging a request: whoever asks checks the proof.
 	IntrospectToken(context.Context, *IntrospectTokenRequest) (*IntrospectTokenResponse, error)
+	// Says for which Session a browser visits the Company's website (Poppy 5). A cookie that stands for none is an
+	// answer, no error: the visitor is then an ordinary one.
+	CheckBrowserSession(context.Context, *CheckBrowserSessionRequest) (*CheckBrowserSessionResponse, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }
 
@@ -90,6 +107,9 @@ func (UnimplementedAccessServiceServer) VerifyRequest(context.Context, *VerifyRe
 }
 func (UnimplementedAccessServiceServer) IntrospectToken(context.Context, *IntrospectTokenRequest) (*IntrospectTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method IntrospectToken not implemented")
+}
+func (UnimplementedAccessServiceServer) CheckBrowserSession(context.Context, *CheckBrowserSessionRequest) (*CheckBrowserSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckBrowserSession not implemented")
 }
 func (UnimplementedAccessServiceServer) mustEmbedUnimplementedAccessServiceServer() {}
 func (UnimplementedAccessServiceServer) testEmbeddedByValue()                       {}
@@ -148,6 +168,24 @@ func _AccessService_IntrospectToken_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_CheckBrowserSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckBrowserSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).CheckBrowserSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_CheckBrowserSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).CheckBrowserSession(ctx, req.(*CheckBrowserSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccessService_ServiceDesc is the grpc.ServiceDesc for AccessService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -162,6 +200,10 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "IntrospectToken",
 			Handler:    _AccessService_IntrospectToken_Handler,
+		},
+		{
+			MethodName: "CheckBrowserSession",
+			Handler:    _AccessService_CheckBrowserSession_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -727,7 +727,8 @@ type DiscoverySettings struct {
 	// Whether the conversation endpoint takes only tokens issued for it (Poppy 4.3, RFC 8707).
 	ConversationsResource bool   `protobuf:"varint,4,opt,name=conversations_resource,json=conversationsResource,proto3" json:"conversations_resource,omitempty"`
 	Apis                  []*Api `protobuf:"bytes,5,rep,name=apis,proto3" json:"apis,omitempty"`
-	// web.browser_session_endpoint, an https URL; empty leaves it out.
+	// web.browser_session_endpoint (Poppy 5), an https URL; empty leaves it out. Without browser_cookie it is the
+	// Company's own. With it we answer there: the URL is then on one of the Company's verified domains, or below one.
 	BrowserSessionEndpoint string `protobuf:"bytes,6,opt,name=browser_session_endpoint,json=browserSessionEndpoint,proto3" json:"browser_session_endpoint,omitempty"`
 	// auth.custom_scopes: scope name to description (Poppy 4.4).
 	CustomScopes map[string]string `protobuf:"bytes,7,rep,name=custom_scopes,json=customScopes,proto3" json:"custom_scopes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -745,8 +746,10 @@ type DiscoverySettings struct {
 	// Names out of extensions that an agent must list in its document to have a conversation; others get
 	// extension_required (Poppy 3.3).
 	RequiredExtensions []string `protobuf:"bytes,14,rep,name=required_extensions,json=requiredExtensions,proto3" json:"required_extensions,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Has us answer at browser_session_endpoint. It is published only as long as its domain is verified.
+	BrowserCookie *BrowserCookie `protobuf:"bytes,15,opt,name=browser_cookie,json=browserCookie,proto3" json:"browser_cookie,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiscoverySettings) Reset() {
@@ -877,6 +880,69 @@ func (x *DiscoverySettings) GetRequiredExtensions() []string {
 	return nil
 }
 
+func (x *DiscoverySettings) GetBrowserCookie() *BrowserCookie {
+	if x != nil {
+		return x.BrowserCookie
+	}
+	return nil
+}
+
+// The cookie that we set in a Personal Agent's browser for its Session (Poppy 5).
+type BrowserCookie struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: "__Host-poppy" without a domain, "__Secure-poppy" with one.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Domain attribute: the endpoint's host or a parent of it, on a verified domain or below one. Empty: the endpoint's
+	// host alone gets the cookie.
+	Domain        string `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrowserCookie) Reset() {
+	*x = BrowserCookie{}
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrowserCookie) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrowserCookie) ProtoMessage() {}
+
+func (x *BrowserCookie) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrowserCookie.ProtoReflect.Descriptor instead.
+func (*BrowserCookie) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *BrowserCookie) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BrowserCookie) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 // One entry of apis (Poppy 3.1, 6).
 type Api struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -898,7 +964,7 @@ type Api struct {
 
 func (x *Api) Reset() {
 	*x = Api{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[10]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +976,7 @@ func (x *Api) String() string {
 func (*Api) ProtoMessage() {}
 
 func (x *Api) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[10]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +989,7 @@ func (x *Api) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Api.ProtoReflect.Descriptor instead.
 func (*Api) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{10}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Api) GetType() string {
@@ -985,7 +1051,7 @@ type AccessRule struct {
 
 func (x *AccessRule) Reset() {
 	*x = AccessRule{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1063,7 @@ func (x *AccessRule) String() string {
 func (*AccessRule) ProtoMessage() {}
 
 func (x *AccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[11]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1076,7 @@ func (x *AccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessRule.ProtoReflect.Descriptor instead.
 func (*AccessRule) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{11}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AccessRule) GetMethods() []string {
@@ -1054,7 +1120,7 @@ type Extension struct {
 
 func (x *Extension) Reset() {
 	*x = Extension{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1132,7 @@ func (x *Extension) String() string {
 func (*Extension) ProtoMessage() {}
 
 func (x *Extension) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[12]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1145,7 @@ func (x *Extension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extension.ProtoReflect.Descriptor instead.
 func (*Extension) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{12}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Extension) GetVersion() string {
@@ -1106,7 +1172,7 @@ type GetDiscoverySettingsRequest struct {
 
 func (x *GetDiscoverySettingsRequest) Reset() {
 	*x = GetDiscoverySettingsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1184,7 @@ func (x *GetDiscoverySettingsRequest) String() string {
 func (*GetDiscoverySettingsRequest) ProtoMessage() {}
 
 func (x *GetDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[13]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1197,7 @@ func (x *GetDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDiscoverySettingsRequest.ProtoReflect.Descriptor instead.
 func (*GetDiscoverySettingsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{13}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetDiscoverySettingsRequest) GetName() string {
@@ -1155,7 +1221,7 @@ type UpdateDiscoverySettingsRequest struct {
 
 func (x *UpdateDiscoverySettingsRequest) Reset() {
 	*x = UpdateDiscoverySettingsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1233,7 @@ func (x *UpdateDiscoverySettingsRequest) String() string {
 func (*UpdateDiscoverySettingsRequest) ProtoMessage() {}
 
 func (x *UpdateDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[14]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1246,7 @@ func (x *UpdateDiscoverySettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDiscoverySettingsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDiscoverySettingsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{14}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateDiscoverySettingsRequest) GetDiscoverySettings() *DiscoverySettings {
@@ -1238,7 +1304,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1316,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[15]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1329,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{15}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Limits) GetName() string {
@@ -1346,7 +1412,7 @@ type GetLimitsRequest struct {
 
 func (x *GetLimitsRequest) Reset() {
 	*x = GetLimitsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1424,7 @@ func (x *GetLimitsRequest) String() string {
 func (*GetLimitsRequest) ProtoMessage() {}
 
 func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[16]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1437,7 @@ func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{16}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetLimitsRequest) GetName() string {
@@ -1393,7 +1459,7 @@ type UpdateLimitsRequest struct {
 
 func (x *UpdateLimitsRequest) Reset() {
 	*x = UpdateLimitsRequest{}
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[17]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1471,7 @@ func (x *UpdateLimitsRequest) String() string {
 func (*UpdateLimitsRequest) ProtoMessage() {}
 
 func (x *UpdateLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[17]
+	mi := &file_poppyfield_admin_v1_company_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1484,7 @@ func (x *UpdateLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLimitsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{17}
+	return file_poppyfield_admin_v1_company_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateLimitsRequest) GetLimits() *Limits {
@@ -1495,7 +1561,7 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\x14EnableCompanyRequest\x12,\n" +
 	"\x04name\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x04name\x12*\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xea\a\n" +
+	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xb5\b\n" +
 	"\x11DiscoverySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x11organization_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x10organizationName\x123\n" +
@@ -1515,13 +1581,17 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\rdevice_scopes\x18\f \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\fdeviceScopes\x128\n" +
 	"\x0fmediated_scopes\x18\r \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\x0emediatedScopes\x12@\n" +
 	"\x13required_extensions\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\n" +
-	"\"\x05r\x03\x18\x80\x02R\x12requiredExtensions\x1a?\n" +
+	"\"\x05r\x03\x18\x80\x02R\x12requiredExtensions\x12I\n" +
+	"\x0ebrowser_cookie\x18\x0f \x01(\v2\".poppyfield.admin.v1.BrowserCookieR\rbrowserCookie\x1a?\n" +
 	"\x11CustomScopesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a]\n" +
 	"\x0fExtensionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
-	"\x05value\x18\x02 \x01(\v2\x1e.poppyfield.admin.v1.ExtensionR\x05value:\x028\x01\"\x8e\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.poppyfield.admin.v1.ExtensionR\x05value:\x028\x01\"N\n" +
+	"\rBrowserCookie\x12\x1b\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x04name\x12 \n" +
+	"\x06domain\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x06domain\"\x8e\x02\n" +
 	"\x03Api\x12'\n" +
 	"\x04type\x18\x01 \x01(\tB\x13\xbaH\x10r\x0eR\aopenapiR\x03mcpR\x04type\x12\x1c\n" +
 	"\x03url\x18\x02 \x01(\tB\n" +
@@ -1619,7 +1689,7 @@ func file_poppyfield_admin_v1_company_proto_rawDescGZIP() []byte {
 }
 
 var file_poppyfield_admin_v1_company_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_poppyfield_admin_v1_company_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_poppyfield_admin_v1_company_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_poppyfield_admin_v1_company_proto_goTypes = []any{
 	(CompanyKind)(0),                       // 0: poppyfield.admin.v1.CompanyKind
 	(CompanyState)(0),                      // 1: poppyfield.admin.v1.CompanyState
@@ -1633,73 +1703,75 @@ var file_poppyfield_admin_v1_company_proto_goTypes = []any{
 	(*DisableCompanyRequest)(nil),          // 9: poppyfield.admin.v1.DisableCompanyRequest
 	(*EnableCompanyRequest)(nil),           // 10: poppyfield.admin.v1.EnableCompanyRequest
 	(*DiscoverySettings)(nil),              // 11: poppyfield.admin.v1.DiscoverySettings
-	(*Api)(nil),                            // 12: poppyfield.admin.v1.Api
-	(*AccessRule)(nil),                     // 13: poppyfield.admin.v1.AccessRule
-	(*Extension)(nil),                      // 14: poppyfield.admin.v1.Extension
-	(*GetDiscoverySettingsRequest)(nil),    // 15: poppyfield.admin.v1.GetDiscoverySettingsRequest
-	(*UpdateDiscoverySettingsRequest)(nil), // 16: poppyfield.admin.v1.UpdateDiscoverySettingsRequest
-	(*Limits)(nil),                         // 17: poppyfield.admin.v1.Limits
-	(*GetLimitsRequest)(nil),               // 18: poppyfield.admin.v1.GetLimitsRequest
-	(*UpdateLimitsRequest)(nil),            // 19: poppyfield.admin.v1.UpdateLimitsRequest
-	nil,                                    // 20: poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
-	nil,                                    // 21: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
-	(*timestamppb.Timestamp)(nil),          // 22: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),          // 23: google.protobuf.FieldMask
-	(*durationpb.Duration)(nil),            // 24: google.protobuf.Duration
+	(*BrowserCookie)(nil),                  // 12: poppyfield.admin.v1.BrowserCookie
+	(*Api)(nil),                            // 13: poppyfield.admin.v1.Api
+	(*AccessRule)(nil),                     // 14: poppyfield.admin.v1.AccessRule
+	(*Extension)(nil),                      // 15: poppyfield.admin.v1.Extension
+	(*GetDiscoverySettingsRequest)(nil),    // 16: poppyfield.admin.v1.GetDiscoverySettingsRequest
+	(*UpdateDiscoverySettingsRequest)(nil), // 17: poppyfield.admin.v1.UpdateDiscoverySettingsRequest
+	(*Limits)(nil),                         // 18: poppyfield.admin.v1.Limits
+	(*GetLimitsRequest)(nil),               // 19: poppyfield.admin.v1.GetLimitsRequest
+	(*UpdateLimitsRequest)(nil),            // 20: poppyfield.admin.v1.UpdateLimitsRequest
+	nil,                                    // 21: poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
+	nil,                                    // 22: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
+	(*timestamppb.Timestamp)(nil),          // 23: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),          // 24: google.protobuf.FieldMask
+	(*durationpb.Duration)(nil),            // 25: google.protobuf.Duration
 }
 var file_poppyfield_admin_v1_company_proto_depIdxs = []int32{
 	0,  // 0: poppyfield.admin.v1.Company.kind:type_name -> poppyfield.admin.v1.CompanyKind
 	1,  // 1: poppyfield.admin.v1.Company.state:type_name -> poppyfield.admin.v1.CompanyState
-	22, // 2: poppyfield.admin.v1.Company.publish_time:type_name -> google.protobuf.Timestamp
-	22, // 3: poppyfield.admin.v1.Company.create_time:type_name -> google.protobuf.Timestamp
-	22, // 4: poppyfield.admin.v1.Company.update_time:type_name -> google.protobuf.Timestamp
+	23, // 2: poppyfield.admin.v1.Company.publish_time:type_name -> google.protobuf.Timestamp
+	23, // 3: poppyfield.admin.v1.Company.create_time:type_name -> google.protobuf.Timestamp
+	23, // 4: poppyfield.admin.v1.Company.update_time:type_name -> google.protobuf.Timestamp
 	2,  // 5: poppyfield.admin.v1.CreateCompanyRequest.company:type_name -> poppyfield.admin.v1.Company
 	2,  // 6: poppyfield.admin.v1.ListCompaniesResponse.companies:type_name -> poppyfield.admin.v1.Company
 	2,  // 7: poppyfield.admin.v1.UpdateCompanyRequest.company:type_name -> poppyfield.admin.v1.Company
-	23, // 8: poppyfield.admin.v1.UpdateCompanyRequest.update_mask:type_name -> google.protobuf.FieldMask
-	12, // 9: poppyfield.admin.v1.DiscoverySettings.apis:type_name -> poppyfield.admin.v1.Api
-	20, // 10: poppyfield.admin.v1.DiscoverySettings.custom_scopes:type_name -> poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
-	21, // 11: poppyfield.admin.v1.DiscoverySettings.extensions:type_name -> poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
-	22, // 12: poppyfield.admin.v1.DiscoverySettings.update_time:type_name -> google.protobuf.Timestamp
-	13, // 13: poppyfield.admin.v1.Api.rules:type_name -> poppyfield.admin.v1.AccessRule
-	11, // 14: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.discovery_settings:type_name -> poppyfield.admin.v1.DiscoverySettings
-	23, // 15: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	24, // 16: poppyfield.admin.v1.Limits.session_token_lifetime:type_name -> google.protobuf.Duration
-	24, // 17: poppyfield.admin.v1.Limits.session_idle_lifetime:type_name -> google.protobuf.Duration
-	24, // 18: poppyfield.admin.v1.Limits.event_retention:type_name -> google.protobuf.Duration
-	24, // 19: poppyfield.admin.v1.Limits.conversation_idle_lifetime:type_name -> google.protobuf.Duration
-	24, // 20: poppyfield.admin.v1.Limits.answer_deadline:type_name -> google.protobuf.Duration
-	22, // 21: poppyfield.admin.v1.Limits.update_time:type_name -> google.protobuf.Timestamp
-	17, // 22: poppyfield.admin.v1.UpdateLimitsRequest.limits:type_name -> poppyfield.admin.v1.Limits
-	23, // 23: poppyfield.admin.v1.UpdateLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	14, // 24: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry.value:type_name -> poppyfield.admin.v1.Extension
-	3,  // 25: poppyfield.admin.v1.CompanyService.CreateCompany:input_type -> poppyfield.admin.v1.CreateCompanyRequest
-	4,  // 26: poppyfield.admin.v1.CompanyService.GetCompany:input_type -> poppyfield.admin.v1.GetCompanyRequest
-	5,  // 27: poppyfield.admin.v1.CompanyService.ListCompanies:input_type -> poppyfield.admin.v1.ListCompaniesRequest
-	7,  // 28: poppyfield.admin.v1.CompanyService.UpdateCompany:input_type -> poppyfield.admin.v1.UpdateCompanyRequest
-	8,  // 29: poppyfield.admin.v1.CompanyService.PublishCompany:input_type -> poppyfield.admin.v1.PublishCompanyRequest
-	9,  // 30: poppyfield.admin.v1.CompanyService.DisableCompany:input_type -> poppyfield.admin.v1.DisableCompanyRequest
-	10, // 31: poppyfield.admin.v1.CompanyService.EnableCompany:input_type -> poppyfield.admin.v1.EnableCompanyRequest
-	15, // 32: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:input_type -> poppyfield.admin.v1.GetDiscoverySettingsRequest
-	16, // 33: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:input_type -> poppyfield.admin.v1.UpdateDiscoverySettingsRequest
-	18, // 34: poppyfield.admin.v1.CompanyService.GetLimits:input_type -> poppyfield.admin.v1.GetLimitsRequest
-	19, // 35: poppyfield.admin.v1.CompanyService.UpdateLimits:input_type -> poppyfield.admin.v1.UpdateLimitsRequest
-	2,  // 36: poppyfield.admin.v1.CompanyService.CreateCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 37: poppyfield.admin.v1.CompanyService.GetCompany:output_type -> poppyfield.admin.v1.Company
-	6,  // 38: poppyfield.admin.v1.CompanyService.ListCompanies:output_type -> poppyfield.admin.v1.ListCompaniesResponse
-	2,  // 39: poppyfield.admin.v1.CompanyService.UpdateCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 40: poppyfield.admin.v1.CompanyService.PublishCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 41: poppyfield.admin.v1.CompanyService.DisableCompany:output_type -> poppyfield.admin.v1.Company
-	2,  // 42: poppyfield.admin.v1.CompanyService.EnableCompany:output_type -> poppyfield.admin.v1.Company
-	11, // 43: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
-	11, // 44: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
-	17, // 45: poppyfield.admin.v1.CompanyService.GetLimits:output_type -> poppyfield.admin.v1.Limits
-	17, // 46: poppyfield.admin.v1.CompanyService.UpdateLimits:output_type -> poppyfield.admin.v1.Limits
-	36, // [36:47] is the sub-list for method output_type
-	25, // [25:36] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	24, // 8: poppyfield.admin.v1.UpdateCompanyRequest.update_mask:type_name -> google.protobuf.FieldMask
+	13, // 9: poppyfield.admin.v1.DiscoverySettings.apis:type_name -> poppyfield.admin.v1.Api
+	21, // 10: poppyfield.admin.v1.DiscoverySettings.custom_scopes:type_name -> poppyfield.admin.v1.DiscoverySettings.CustomScopesEntry
+	22, // 11: poppyfield.admin.v1.DiscoverySettings.extensions:type_name -> poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry
+	23, // 12: poppyfield.admin.v1.DiscoverySettings.update_time:type_name -> google.protobuf.Timestamp
+	12, // 13: poppyfield.admin.v1.DiscoverySettings.browser_cookie:type_name -> poppyfield.admin.v1.BrowserCookie
+	14, // 14: poppyfield.admin.v1.Api.rules:type_name -> poppyfield.admin.v1.AccessRule
+	11, // 15: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.discovery_settings:type_name -> poppyfield.admin.v1.DiscoverySettings
+	24, // 16: poppyfield.admin.v1.UpdateDiscoverySettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	25, // 17: poppyfield.admin.v1.Limits.session_token_lifetime:type_name -> google.protobuf.Duration
+	25, // 18: poppyfield.admin.v1.Limits.session_idle_lifetime:type_name -> google.protobuf.Duration
+	25, // 19: poppyfield.admin.v1.Limits.event_retention:type_name -> google.protobuf.Duration
+	25, // 20: poppyfield.admin.v1.Limits.conversation_idle_lifetime:type_name -> google.protobuf.Duration
+	25, // 21: poppyfield.admin.v1.Limits.answer_deadline:type_name -> google.protobuf.Duration
+	23, // 22: poppyfield.admin.v1.Limits.update_time:type_name -> google.protobuf.Timestamp
+	18, // 23: poppyfield.admin.v1.UpdateLimitsRequest.limits:type_name -> poppyfield.admin.v1.Limits
+	24, // 24: poppyfield.admin.v1.UpdateLimitsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	15, // 25: poppyfield.admin.v1.DiscoverySettings.ExtensionsEntry.value:type_name -> poppyfield.admin.v1.Extension
+	3,  // 26: poppyfield.admin.v1.CompanyService.CreateCompany:input_type -> poppyfield.admin.v1.CreateCompanyRequest
+	4,  // 27: poppyfield.admin.v1.CompanyService.GetCompany:input_type -> poppyfield.admin.v1.GetCompanyRequest
+	5,  // 28: poppyfield.admin.v1.CompanyService.ListCompanies:input_type -> poppyfield.admin.v1.ListCompaniesRequest
+	7,  // 29: poppyfield.admin.v1.CompanyService.UpdateCompany:input_type -> poppyfield.admin.v1.UpdateCompanyRequest
+	8,  // 30: poppyfield.admin.v1.CompanyService.PublishCompany:input_type -> poppyfield.admin.v1.PublishCompanyRequest
+	9,  // 31: poppyfield.admin.v1.CompanyService.DisableCompany:input_type -> poppyfield.admin.v1.DisableCompanyRequest
+	10, // 32: poppyfield.admin.v1.CompanyService.EnableCompany:input_type -> poppyfield.admin.v1.EnableCompanyRequest
+	16, // 33: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:input_type -> poppyfield.admin.v1.GetDiscoverySettingsRequest
+	17, // 34: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:input_type -> poppyfield.admin.v1.UpdateDiscoverySettingsRequest
+	19, // 35: poppyfield.admin.v1.CompanyService.GetLimits:input_type -> poppyfield.admin.v1.GetLimitsRequest
+	20, // 36: poppyfield.admin.v1.CompanyService.UpdateLimits:input_type -> poppyfield.admin.v1.UpdateLimitsRequest
+	2,  // 37: poppyfield.admin.v1.CompanyService.CreateCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 38: poppyfield.admin.v1.CompanyService.GetCompany:output_type -> poppyfield.admin.v1.Company
+	6,  // 39: poppyfield.admin.v1.CompanyService.ListCompanies:output_type -> poppyfield.admin.v1.ListCompaniesResponse
+	2,  // 40: poppyfield.admin.v1.CompanyService.UpdateCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 41: poppyfield.admin.v1.CompanyService.PublishCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 42: poppyfield.admin.v1.CompanyService.DisableCompany:output_type -> poppyfield.admin.v1.Company
+	2,  // 43: poppyfield.admin.v1.CompanyService.EnableCompany:output_type -> poppyfield.admin.v1.Company
+	11, // 44: poppyfield.admin.v1.CompanyService.GetDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
+	11, // 45: poppyfield.admin.v1.CompanyService.UpdateDiscoverySettings:output_type -> poppyfield.admin.v1.DiscoverySettings
+	18, // 46: poppyfield.admin.v1.CompanyService.GetLimits:output_type -> poppyfield.admin.v1.Limits
+	18, // 47: poppyfield.admin.v1.CompanyService.UpdateLimits:output_type -> poppyfield.admin.v1.Limits
+	37, // [37:48] is the sub-list for method output_type
+	26, // [26:37] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_company_proto_init() }
@@ -1714,7 +1786,7 @@ func file_poppyfield_admin_v1_company_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_admin_v1_company_proto_rawDesc), len(file_poppyfield_admin_v1_company_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -240,9 +240,11 @@ type CompanySnapshot struct {
 	// Extensions that an agent must list to talk (Poppy 3.3).
 	RequiredExtensions []string `protobuf:"bytes,22,rep,name=required_extensions,json=requiredExtensions,proto3" json:"required_extensions,omitempty"`
 	// What calls of its listed APIs are judged by.
-	Apis          []*Api `protobuf:"bytes,23,rep,name=apis,proto3" json:"apis,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Apis []*Api `protobuf:"bytes,23,rep,name=apis,proto3" json:"apis,omitempty"`
+	// Unset where we take no browsers into Sessions.
+	BrowserSession *BrowserSession `protobuf:"bytes,24,opt,name=browser_session,json=browserSession,proto3" json:"browser_session,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CompanySnapshot) Reset() {
@@ -436,6 +438,75 @@ func (x *CompanySnapshot) GetApis() []*Api {
 	return nil
 }
 
+func (x *CompanySnapshot) GetBrowserSession() *BrowserSession {
+	if x != nil {
+		return x.BrowserSession
+	}
+	return nil
+}
+
+// Where a Personal Agent's browser joins a Session (Poppy 5), and the cookie that it gets.
+type BrowserSession struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Endpoint   string                 `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	CookieName string                 `protobuf:"bytes,2,opt,name=cookie_name,json=cookieName,proto3" json:"cookie_name,omitempty"`
+	// Empty: the endpoint's host alone.
+	CookieDomain  string `protobuf:"bytes,3,opt,name=cookie_domain,json=cookieDomain,proto3" json:"cookie_domain,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrowserSession) Reset() {
+	*x = BrowserSession{}
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrowserSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrowserSession) ProtoMessage() {}
+
+func (x *BrowserSession) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrowserSession.ProtoReflect.Descriptor instead.
+func (*BrowserSession) Descriptor() ([]byte, []int) {
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BrowserSession) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *BrowserSession) GetCookieName() string {
+	if x != nil {
+		return x.CookieName
+	}
+	return ""
+}
+
+func (x *BrowserSession) GetCookieDomain() string {
+	if x != nil {
+		return x.CookieDomain
+	}
+	return ""
+}
+
 // A listed API (Poppy 6).
 type Api struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -451,7 +522,7 @@ type Api struct {
 
 func (x *Api) Reset() {
 	*x = Api{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +534,7 @@ func (x *Api) String() string {
 func (*Api) ProtoMessage() {}
 
 func (x *Api) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[4]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +547,7 @@ func (x *Api) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Api.ProtoReflect.Descriptor instead.
 func (*Api) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{4}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Api) GetUrl() string {
@@ -527,7 +598,7 @@ type AccessRule struct {
 
 func (x *AccessRule) Reset() {
 	*x = AccessRule{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +610,7 @@ func (x *AccessRule) String() string {
 func (*AccessRule) ProtoMessage() {}
 
 func (x *AccessRule) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[5]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +623,7 @@ func (x *AccessRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessRule.ProtoReflect.Descriptor instead.
 func (*AccessRule) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{5}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AccessRule) GetMethods() []string {
@@ -622,7 +693,7 @@ type SignIn struct {
 
 func (x *SignIn) Reset() {
 	*x = SignIn{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +705,7 @@ func (x *SignIn) String() string {
 func (*SignIn) ProtoMessage() {}
 
 func (x *SignIn) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[6]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +718,7 @@ func (x *SignIn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignIn.ProtoReflect.Descriptor instead.
 func (*SignIn) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{6}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SignIn) GetDirectScopes() []string {
@@ -795,7 +866,7 @@ type CredentialField struct {
 
 func (x *CredentialField) Reset() {
 	*x = CredentialField{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +878,7 @@ func (x *CredentialField) String() string {
 func (*CredentialField) ProtoMessage() {}
 
 func (x *CredentialField) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[7]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +891,7 @@ func (x *CredentialField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialField.ProtoReflect.Descriptor instead.
 func (*CredentialField) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{7}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CredentialField) GetName() string {
@@ -854,7 +925,7 @@ type Texts struct {
 
 func (x *Texts) Reset() {
 	*x = Texts{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[8]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +937,7 @@ func (x *Texts) String() string {
 func (*Texts) ProtoMessage() {}
 
 func (x *Texts) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[8]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +950,7 @@ func (x *Texts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Texts.ProtoReflect.Descriptor instead.
 func (*Texts) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{8}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Texts) GetByLanguage() map[string]string {
@@ -906,7 +977,7 @@ type PageDesign struct {
 
 func (x *PageDesign) Reset() {
 	*x = PageDesign{}
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[9]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +989,7 @@ func (x *PageDesign) String() string {
 func (*PageDesign) ProtoMessage() {}
 
 func (x *PageDesign) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[9]
+	mi := &file_poppyfield_directory_v1_directory_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1002,7 @@ func (x *PageDesign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PageDesign.ProtoReflect.Descriptor instead.
 func (*PageDesign) Descriptor() ([]byte, []int) {
-	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{9}
+	return file_poppyfield_directory_v1_directory_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PageDesign) GetAccentColor() string {
@@ -985,7 +1056,7 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"]\n" +
 	"\x13ResolveHostResponse\x12F\n" +
 	"\tcompanies\x18\x01 \x03(\v2(.poppyfield.directory.v1.CompanySnapshotR\tcompanies\"\x1b\n" +
-	"\x19GetCompanySnapshotRequest\"\xb2\b\n" +
+	"\x19GetCompanySnapshotRequest\"\x84\t\n" +
 	"\x0fCompanySnapshot\x12\x1d\n" +
 	"\n" +
 	"company_id\x18\x01 \x01(\tR\tcompanyId\x12\x12\n" +
@@ -1011,7 +1082,13 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x04test\x18\x14 \x01(\bR\x04test\x12\x18\n" +
 	"\adomains\x18\x15 \x03(\tR\adomains\x12/\n" +
 	"\x13required_extensions\x18\x16 \x03(\tR\x12requiredExtensions\x120\n" +
-	"\x04apis\x18\x17 \x03(\v2\x1c.poppyfield.directory.v1.ApiR\x04apis\"\x9d\x01\n" +
+	"\x04apis\x18\x17 \x03(\v2\x1c.poppyfield.directory.v1.ApiR\x04apis\x12P\n" +
+	"\x0fbrowser_session\x18\x18 \x01(\v2'.poppyfield.directory.v1.BrowserSessionR\x0ebrowserSession\"r\n" +
+	"\x0eBrowserSession\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x1f\n" +
+	"\vcookie_name\x18\x02 \x01(\tR\n" +
+	"cookieName\x12#\n" +
+	"\rcookie_domain\x18\x03 \x01(\tR\fcookieDomain\"\x9d\x01\n" +
 	"\x03Api\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03mcp\x18\x02 \x01(\bR\x03mcp\x12\x1a\n" +
@@ -1094,50 +1171,52 @@ func file_poppyfield_directory_v1_directory_proto_rawDescGZIP() []byte {
 }
 
 var file_poppyfield_directory_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_poppyfield_directory_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_poppyfield_directory_v1_directory_proto_goTypes = []any{
 	(SignInMethod)(0),                 // 0: poppyfield.directory.v1.SignInMethod
 	(*ResolveHostRequest)(nil),        // 1: poppyfield.directory.v1.ResolveHostRequest
 	(*ResolveHostResponse)(nil),       // 2: poppyfield.directory.v1.ResolveHostResponse
 	(*GetCompanySnapshotRequest)(nil), // 3: poppyfield.directory.v1.GetCompanySnapshotRequest
 	(*CompanySnapshot)(nil),           // 4: poppyfield.directory.v1.CompanySnapshot
-	(*Api)(nil),                       // 5: poppyfield.directory.v1.Api
-	(*AccessRule)(nil),                // 6: poppyfield.directory.v1.AccessRule
-	(*SignIn)(nil),                    // 7: poppyfield.directory.v1.SignIn
-	(*CredentialField)(nil),           // 8: poppyfield.directory.v1.CredentialField
-	(*Texts)(nil),                     // 9: poppyfield.directory.v1.Texts
-	(*PageDesign)(nil),                // 10: poppyfield.directory.v1.PageDesign
-	nil,                               // 11: poppyfield.directory.v1.SignIn.ScopeTextsEntry
-	nil,                               // 12: poppyfield.directory.v1.Texts.ByLanguageEntry
-	(*durationpb.Duration)(nil),       // 13: google.protobuf.Duration
+	(*BrowserSession)(nil),            // 5: poppyfield.directory.v1.BrowserSession
+	(*Api)(nil),                       // 6: poppyfield.directory.v1.Api
+	(*AccessRule)(nil),                // 7: poppyfield.directory.v1.AccessRule
+	(*SignIn)(nil),                    // 8: poppyfield.directory.v1.SignIn
+	(*CredentialField)(nil),           // 9: poppyfield.directory.v1.CredentialField
+	(*Texts)(nil),                     // 10: poppyfield.directory.v1.Texts
+	(*PageDesign)(nil),                // 11: poppyfield.directory.v1.PageDesign
+	nil,                               // 12: poppyfield.directory.v1.SignIn.ScopeTextsEntry
+	nil,                               // 13: poppyfield.directory.v1.Texts.ByLanguageEntry
+	(*durationpb.Duration)(nil),       // 14: google.protobuf.Duration
 }
 var file_poppyfield_directory_v1_directory_proto_depIdxs = []int32{
 	4,  // 0: poppyfield.directory.v1.ResolveHostResponse.companies:type_name -> poppyfield.directory.v1.CompanySnapshot
-	13, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
-	13, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
-	13, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
-	13, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
-	13, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
-	7,  // 6: poppyfield.directory.v1.CompanySnapshot.sign_in:type_name -> poppyfield.directory.v1.SignIn
-	5,  // 7: poppyfield.directory.v1.CompanySnapshot.apis:type_name -> poppyfield.directory.v1.Api
-	6,  // 8: poppyfield.directory.v1.Api.rules:type_name -> poppyfield.directory.v1.AccessRule
-	8,  // 9: poppyfield.directory.v1.SignIn.credential_fields:type_name -> poppyfield.directory.v1.CredentialField
-	11, // 10: poppyfield.directory.v1.SignIn.scope_texts:type_name -> poppyfield.directory.v1.SignIn.ScopeTextsEntry
-	0,  // 11: poppyfield.directory.v1.SignIn.method:type_name -> poppyfield.directory.v1.SignInMethod
-	13, // 12: poppyfield.directory.v1.SignIn.account_token_lifetime:type_name -> google.protobuf.Duration
-	10, // 13: poppyfield.directory.v1.SignIn.design:type_name -> poppyfield.directory.v1.PageDesign
-	12, // 14: poppyfield.directory.v1.Texts.by_language:type_name -> poppyfield.directory.v1.Texts.ByLanguageEntry
-	9,  // 15: poppyfield.directory.v1.PageDesign.welcome:type_name -> poppyfield.directory.v1.Texts
-	9,  // 16: poppyfield.directory.v1.SignIn.ScopeTextsEntry.value:type_name -> poppyfield.directory.v1.Texts
-	1,  // 17: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
-	3,  // 18: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
-	2,  // 19: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
-	4,  // 20: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
-	19, // [19:21] is the sub-list for method output_type
-	17, // [17:19] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	14, // 1: poppyfield.directory.v1.CompanySnapshot.session_token_lifetime:type_name -> google.protobuf.Duration
+	14, // 2: poppyfield.directory.v1.CompanySnapshot.session_idle_lifetime:type_name -> google.protobuf.Duration
+	14, // 3: poppyfield.directory.v1.CompanySnapshot.event_retention:type_name -> google.protobuf.Duration
+	14, // 4: poppyfield.directory.v1.CompanySnapshot.conversation_idle_lifetime:type_name -> google.protobuf.Duration
+	14, // 5: poppyfield.directory.v1.CompanySnapshot.answer_deadline:type_name -> google.protobuf.Duration
+	8,  // 6: poppyfield.directory.v1.CompanySnapshot.sign_in:type_name -> poppyfield.directory.v1.SignIn
+	6,  // 7: poppyfield.directory.v1.CompanySnapshot.apis:type_name -> poppyfield.directory.v1.Api
+	5,  // 8: poppyfield.directory.v1.CompanySnapshot.browser_session:type_name -> poppyfield.directory.v1.BrowserSession
+	7,  // 9: poppyfield.directory.v1.Api.rules:type_name -> poppyfield.directory.v1.AccessRule
+	9,  // 10: poppyfield.directory.v1.SignIn.credential_fields:type_name -> poppyfield.directory.v1.CredentialField
+	12, // 11: poppyfield.directory.v1.SignIn.scope_texts:type_name -> poppyfield.directory.v1.SignIn.ScopeTextsEntry
+	0,  // 12: poppyfield.directory.v1.SignIn.method:type_name -> poppyfield.directory.v1.SignInMethod
+	14, // 13: poppyfield.directory.v1.SignIn.account_token_lifetime:type_name -> google.protobuf.Duration
+	11, // 14: poppyfield.directory.v1.SignIn.design:type_name -> poppyfield.directory.v1.PageDesign
+	13, // 15: poppyfield.directory.v1.Texts.by_language:type_name -> poppyfield.directory.v1.Texts.ByLanguageEntry
+	10, // 16: poppyfield.directory.v1.PageDesign.welcome:type_name -> poppyfield.directory.v1.Texts
+	10, // 17: poppyfield.directory.v1.SignIn.ScopeTextsEntry.value:type_name -> poppyfield.directory.v1.Texts
+	1,  // 18: poppyfield.directory.v1.DirectoryService.ResolveHost:input_type -> poppyfield.directory.v1.ResolveHostRequest
+	3,  // 19: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:input_type -> poppyfield.directory.v1.GetCompanySnapshotRequest
+	2,  // 20: poppyfield.directory.v1.DirectoryService.ResolveHost:output_type -> poppyfield.directory.v1.ResolveHostResponse
+	4,  // 21: poppyfield.directory.v1.DirectoryService.GetCompanySnapshot:output_type -> poppyfield.directory.v1.CompanySnapshot
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_directory_v1_directory_proto_init() }
@@ -1151,7 +1230,7 @@ func file_poppyfield_directory_v1_directory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_directory_v1_directory_proto_rawDesc), len(file_poppyfield_directory_v1_directory_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

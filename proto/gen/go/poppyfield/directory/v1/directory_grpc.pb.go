@@ -29,7 +29,7 @@ const (
 //
 // What the other services need to know of Companies. Served by discovery, called only inside the installation.
 type DirectoryServiceClient interface {
-	// Finds the Companies whose issuer is on a host. Unpublished and disabled ones are left out.
+	// Finds the Companies whose issuer or browser session endpoint is on a host. Unpublished and disabled ones are left out.
 	ResolveHost(ctx context.Context, in *ResolveHostRequest, opts ...grpc.CallOption) (*ResolveHostResponse, error)
 	// Returns the Company of the caller's scope, whatever its state.
 	GetCompanySnapshot(ctx context.Context, in *GetCompanySnapshotRequest, opts ...grpc.CallOption) (*CompanySnapshot, error)
@@ -69,7 +69,7 @@ func (c *directoryServiceClient) GetCompanySnapshot(ctx context.Context, in *Get
 //
 // What the other services need to know of Companies. Served by discovery, called only inside the installation.
 type DirectoryServiceServer interface {
-	// Finds the Companies whose issuer is on a host. Unpublished and disabled ones are left out.
+	// Finds the Companies whose issuer or browser session endpoint is on a host. Unpublished and disabled ones are left out.
 	ResolveHost(context.Context, *ResolveHostRequest) (*ResolveHostResponse, error)
 	// Returns the Company of the caller's scope, whatever its state.
 	GetCompanySnapshot(context.Context, *GetCompanySnapshotRequest) (*CompanySnapshot, error)

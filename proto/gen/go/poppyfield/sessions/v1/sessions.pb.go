@@ -26,7 +26,7 @@ const (
 // A value that is good once: a jti that passed every other check.
 type OnceKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "client_assertion" or "session_assertion".
+	// "client_assertion", "session_assertion" or "browser_assertion".
 	Kind      string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Owner     string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	Jti       string                 `protobuf:"bytes,3,opt,name=jti,proto3" json:"jti,omitempty"`
@@ -797,6 +797,128 @@ func (*ClaimOnceResponse) Descriptor() ([]byte, []int) {
 	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{10}
 }
 
+// What a browser assertion says that passed every other check.
+type JoinBrowserRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClientId      string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	UserId        string                 `protobuf:"bytes,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	SessionId     string                 `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Once          *OnceKey               `protobuf:"bytes,4,opt,name=once,proto3" json:"once,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinBrowserRequest) Reset() {
+	*x = JoinBrowserRequest{}
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinBrowserRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinBrowserRequest) ProtoMessage() {}
+
+func (x *JoinBrowserRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinBrowserRequest.ProtoReflect.Descriptor instead.
+func (*JoinBrowserRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *JoinBrowserRequest) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *JoinBrowserRequest) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+func (x *JoinBrowserRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *JoinBrowserRequest) GetOnce() *OnceKey {
+	if x != nil {
+		return x.Once
+	}
+	return nil
+}
+
+// The Session's cookie; the one before is worth nothing any more.
+type JoinBrowserResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cookie        string                 `protobuf:"bytes,1,opt,name=cookie,proto3" json:"cookie,omitempty"`
+	ExpiresIn     *durationpb.Duration   `protobuf:"bytes,2,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinBrowserResponse) Reset() {
+	*x = JoinBrowserResponse{}
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinBrowserResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinBrowserResponse) ProtoMessage() {}
+
+func (x *JoinBrowserResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_sessions_v1_sessions_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinBrowserResponse.ProtoReflect.Descriptor instead.
+func (*JoinBrowserResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *JoinBrowserResponse) GetCookie() string {
+	if x != nil {
+		return x.Cookie
+	}
+	return ""
+}
+
+func (x *JoinBrowserResponse) GetExpiresIn() *durationpb.Duration {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return nil
+}
+
 var File_poppyfield_sessions_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
@@ -873,12 +995,23 @@ const file_poppyfield_sessions_v1_sessions_proto_rawDesc = "" +
 	"\x13RevokeTokenResponse\"G\n" +
 	"\x10ClaimOnceRequest\x123\n" +
 	"\x04once\x18\x01 \x03(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\"\x13\n" +
-	"\x11ClaimOnceResponse2\xb1\x03\n" +
+	"\x11ClaimOnceResponse\"\x9e\x01\n" +
+	"\x12JoinBrowserRequest\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x17\n" +
+	"\auser_id\x18\x02 \x01(\tR\x06userId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\x123\n" +
+	"\x04once\x18\x04 \x01(\v2\x1f.poppyfield.sessions.v1.OnceKeyR\x04once\"g\n" +
+	"\x13JoinBrowserResponse\x12\x16\n" +
+	"\x06cookie\x18\x01 \x01(\tR\x06cookie\x128\n" +
+	"\n" +
+	"expires_in\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\texpiresIn2\x99\x04\n" +
 	"\x0fSessionsService\x12f\n" +
 	"\vOpenSession\x12*.poppyfield.sessions.v1.OpenSessionRequest\x1a+.poppyfield.sessions.v1.OpenSessionResponse\x12l\n" +
 	"\rVerifyRequest\x12,.poppyfield.sessions.v1.VerifyRequestRequest\x1a-.poppyfield.sessions.v1.VerifyRequestResponse\x12f\n" +
 	"\vRevokeToken\x12*.poppyfield.sessions.v1.RevokeTokenRequest\x1a+.poppyfield.sessions.v1.RevokeTokenResponse\x12`\n" +
-	"\tClaimOnce\x12(.poppyfield.sessions.v1.ClaimOnceRequest\x1a).poppyfield.sessions.v1.ClaimOnceResponseBQZOgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1;sessionsv1b\x06proto3"
+	"\tClaimOnce\x12(.poppyfield.sessions.v1.ClaimOnceRequest\x1a).poppyfield.sessions.v1.ClaimOnceResponse\x12f\n" +
+	"\vJoinBrowser\x12*.poppyfield.sessions.v1.JoinBrowserRequest\x1a+.poppyfield.sessions.v1.JoinBrowserResponseBQZOgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1;sessionsv1b\x06proto3"
 
 var (
 	file_poppyfield_sessions_v1_sessions_proto_rawDescOnce sync.Once
@@ -892,7 +1025,7 @@ func file_poppyfield_sessions_v1_sessions_proto_rawDescGZIP() []byte {
 	return file_poppyfield_sessions_v1_sessions_proto_rawDescData
 }
 
-var file_poppyfield_sessions_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_poppyfield_sessions_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_poppyfield_sessions_v1_sessions_proto_goTypes = []any{
 	(*OnceKey)(nil),               // 0: poppyfield.sessions.v1.OnceKey
 	(*ProofOfRequest)(nil),        // 1: poppyfield.sessions.v1.ProofOfRequest
@@ -905,33 +1038,39 @@ var file_poppyfield_sessions_v1_sessions_proto_goTypes = []any{
 	(*RevokeTokenResponse)(nil),   // 8: poppyfield.sessions.v1.RevokeTokenResponse
 	(*ClaimOnceRequest)(nil),      // 9: poppyfield.sessions.v1.ClaimOnceRequest
 	(*ClaimOnceResponse)(nil),     // 10: poppyfield.sessions.v1.ClaimOnceResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*JoinBrowserRequest)(nil),    // 11: poppyfield.sessions.v1.JoinBrowserRequest
+	(*JoinBrowserResponse)(nil),   // 12: poppyfield.sessions.v1.JoinBrowserResponse
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
 var file_poppyfield_sessions_v1_sessions_proto_depIdxs = []int32{
-	11, // 0: poppyfield.sessions.v1.OnceKey.issue_time:type_name -> google.protobuf.Timestamp
-	11, // 1: poppyfield.sessions.v1.OnceKey.until:type_name -> google.protobuf.Timestamp
+	13, // 0: poppyfield.sessions.v1.OnceKey.issue_time:type_name -> google.protobuf.Timestamp
+	13, // 1: poppyfield.sessions.v1.OnceKey.until:type_name -> google.protobuf.Timestamp
 	1,  // 2: poppyfield.sessions.v1.OpenSessionRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
 	0,  // 3: poppyfield.sessions.v1.OpenSessionRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
-	12, // 4: poppyfield.sessions.v1.IssuedTokens.expires_in:type_name -> google.protobuf.Duration
-	12, // 5: poppyfield.sessions.v1.IssuedTokens.refresh_token_expires_in:type_name -> google.protobuf.Duration
+	14, // 4: poppyfield.sessions.v1.IssuedTokens.expires_in:type_name -> google.protobuf.Duration
+	14, // 5: poppyfield.sessions.v1.IssuedTokens.refresh_token_expires_in:type_name -> google.protobuf.Duration
 	3,  // 6: poppyfield.sessions.v1.OpenSessionResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
 	1,  // 7: poppyfield.sessions.v1.VerifyRequestRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
-	11, // 8: poppyfield.sessions.v1.VerifyRequestResponse.expire_time:type_name -> google.protobuf.Timestamp
+	13, // 8: poppyfield.sessions.v1.VerifyRequestResponse.expire_time:type_name -> google.protobuf.Timestamp
 	0,  // 9: poppyfield.sessions.v1.ClaimOnceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
-	2,  // 10: poppyfield.sessions.v1.SessionsService.OpenSession:input_type -> poppyfield.sessions.v1.OpenSessionRequest
-	5,  // 11: poppyfield.sessions.v1.SessionsService.VerifyRequest:input_type -> poppyfield.sessions.v1.VerifyRequestRequest
-	7,  // 12: poppyfield.sessions.v1.SessionsService.RevokeToken:input_type -> poppyfield.sessions.v1.RevokeTokenRequest
-	9,  // 13: poppyfield.sessions.v1.SessionsService.ClaimOnce:input_type -> poppyfield.sessions.v1.ClaimOnceRequest
-	4,  // 14: poppyfield.sessions.v1.SessionsService.OpenSession:output_type -> poppyfield.sessions.v1.OpenSessionResponse
-	6,  // 15: poppyfield.sessions.v1.SessionsService.VerifyRequest:output_type -> poppyfield.sessions.v1.VerifyRequestResponse
-	8,  // 16: poppyfield.sessions.v1.SessionsService.RevokeToken:output_type -> poppyfield.sessions.v1.RevokeTokenResponse
-	10, // 17: poppyfield.sessions.v1.SessionsService.ClaimOnce:output_type -> poppyfield.sessions.v1.ClaimOnceResponse
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	0,  // 10: poppyfield.sessions.v1.JoinBrowserRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
+	14, // 11: poppyfield.sessions.v1.JoinBrowserResponse.expires_in:type_name -> google.protobuf.Duration
+	2,  // 12: poppyfield.sessions.v1.SessionsService.OpenSession:input_type -> poppyfield.sessions.v1.OpenSessionRequest
+	5,  // 13: poppyfield.sessions.v1.SessionsService.VerifyRequest:input_type -> poppyfield.sessions.v1.VerifyRequestRequest
+	7,  // 14: poppyfield.sessions.v1.SessionsService.RevokeToken:input_type -> poppyfield.sessions.v1.RevokeTokenRequest
+	9,  // 15: poppyfield.sessions.v1.SessionsService.ClaimOnce:input_type -> poppyfield.sessions.v1.ClaimOnceRequest
+	11, // 16: poppyfield.sessions.v1.SessionsService.JoinBrowser:input_type -> poppyfield.sessions.v1.JoinBrowserRequest
+	4,  // 17: poppyfield.sessions.v1.SessionsService.OpenSession:output_type -> poppyfield.sessions.v1.OpenSessionResponse
+	6,  // 18: poppyfield.sessions.v1.SessionsService.VerifyRequest:output_type -> poppyfield.sessions.v1.VerifyRequestResponse
+	8,  // 19: poppyfield.sessions.v1.SessionsService.RevokeToken:output_type -> poppyfield.sessions.v1.RevokeTokenResponse
+	10, // 20: poppyfield.sessions.v1.SessionsService.ClaimOnce:output_type -> poppyfield.sessions.v1.ClaimOnceResponse
+	12, // 21: poppyfield.sessions.v1.SessionsService.JoinBrowser:output_type -> poppyfield.sessions.v1.JoinBrowserResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_sessions_v1_sessions_proto_init() }
@@ -945,7 +1084,7 @@ func file_poppyfield_sessions_v1_sessions_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_sessions_v1_sessions_proto_rawDesc), len(file_poppyfield_sessions_v1_sessions_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

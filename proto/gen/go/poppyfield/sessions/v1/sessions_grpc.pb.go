@@ -23,6 +23,7 @@ const (
 	SessionsService_VerifyRequest_FullMethodName = "/poppyfield.sessions.v1.SessionsService/VerifyRequest"
 	SessionsService_RevokeToken_FullMethodName   = "/poppyfield.sessions.v1.SessionsService/RevokeToken"
 	SessionsService_ClaimOnce_FullMethodName     = "/poppyfield.sessions.v1.SessionsService/ClaimOnce"
+	SessionsService_JoinBrowser_FullMethodName   = "/poppyfield.sessions.v1.SessionsService/JoinBrowser"
 )
 
 // SessionsServiceClient is the client API for SessionsService service.
@@ -39,6 +40,8 @@ type SessionsServiceClient interface {
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// Claims once-only keys of requests that open no Session. Errors as for OpenSession.
 	ClaimOnce(ctx context.Context, in *ClaimOnceRequest, opts ...grpc.CallOption) (*ClaimOnceResponse, error)
+	// Lets a browser into a live Session (Poppy 5): admission, Session, replay, then the cookie.
+	JoinBrowser(ctx context.Context, in *JoinBrowserRequest, opts ...grpc.CallOption) (*JoinBrowserResponse, error)
 }
 
 type sessionsServiceClient struct {
@@ -89,6 +92,16 @@ func (c *sessionsServiceClient) ClaimOnce(ctx context.Context, in *ClaimOnceRequ
 	return out, nil
 }
 
+func (c *sessionsServiceClient) JoinBrowser(ctx context.Context, in *JoinBrowserRequest, opts ...grpc.CallOption) (*JoinBrowserResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JoinBrowserResponse)
+	err := c.cc.Invoke(ctx, SessionsService_JoinBrowser_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SessionsServiceServer is the server API for SessionsService service.
 // All implementations must embed UnimplementedSessionsServiceServer
 // for forward compatibility.
@@ -103,6 +116,8 @@ type SessionsServiceServer interface {
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// Claims once-only keys of requests that open no Session. Errors as for OpenSession.
 	ClaimOnce(context.Context, *ClaimOnceRequest) (*ClaimOnceResponse, error)
+	// Lets a browser into a live Session (Poppy 5): admission, Session, replay, then the cookie.
+	JoinBrowser(context.Context, *JoinBrowserRequest) (*JoinBrowserResponse, error)
 	mustEmbedUnimplementedSessionsServiceServer()
 }
 
@@ -124,6 +139,9 @@ func (UnimplementedSessionsServiceServer) RevokeToken(context.Context, *RevokeTo
 }
 func (UnimplementedSessionsServiceServer) ClaimOnce(context.Context, *ClaimOnceRequest) (*ClaimOnceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClaimOnce not implemented")
+}
+func (UnimplementedSessionsServiceServer) JoinBrowser(context.Context, *JoinBrowserRequest) (*JoinBrowserResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method JoinBrowser not implemented")
 }
 func (UnimplementedSessionsServiceServer) mustEmbedUnimplementedSessionsServiceServer() {}
 func (UnimplementedSessionsServiceServer) testEmbeddedByValue()                         {}
@@ -218,6 +236,24 @@ func _SessionsService_ClaimOnce_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionsService_JoinBrowser_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JoinBrowserRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionsServiceServer).JoinBrowser(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionsService_JoinBrowser_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionsServiceServer).JoinBrowser(ctx, req.(*JoinBrowserRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionsService_ServiceDesc is the grpc.ServiceDesc for SessionsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -240,6 +276,10 @@ var SessionsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ClaimOnce",
 			Handler:    _SessionsService_ClaimOnce_Handler,
+		},
+		{
+			MethodName: "JoinBrowser",
+			Handler:    _SessionsService_JoinBrowser_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
