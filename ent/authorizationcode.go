@@ -27,6 +27,8 @@ type AuthorizationCode struct {
 	RedirectURI string `json:"redirect_uri,omitempty"`
 	// CodeChallenge holds the value of the "code_challenge" field.
 	CodeChallenge string `json:"code_challenge,omitempty"`
+	// Resource holds the value of the "resource" field.
+	Resource string `json:"resource,omitempty"`
 	// Scope holds the value of the "scope" field.
 	Scope string `json:"scope,omitempty"`
 	// Account holds the value of the "account" field.
@@ -49,7 +51,7 @@ func (*AuthorizationCode) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case authorizationcode.FieldID, authorizationcode.FieldCompanyID, authorizationcode.FieldClientID, authorizationcode.FieldAgentName, authorizationcode.FieldRedirectURI, authorizationcode.FieldCodeChallenge, authorizationcode.FieldScope, authorizationcode.FieldAccount, authorizationcode.FieldAccountLabel, authorizationcode.FieldGrantID:
+		case authorizationcode.FieldID, authorizationcode.FieldCompanyID, authorizationcode.FieldClientID, authorizationcode.FieldAgentName, authorizationcode.FieldRedirectURI, authorizationcode.FieldCodeChallenge, authorizationcode.FieldResource, authorizationcode.FieldScope, authorizationcode.FieldAccount, authorizationcode.FieldAccountLabel, authorizationcode.FieldGrantID:
 			values[i] = new(sql.NullString)
 		case authorizationcode.FieldCreatedAt, authorizationcode.FieldExpiresAt, authorizationcode.FieldConsumedAt:
 			values[i] = new(sql.NullTime)
@@ -103,6 +105,12 @@ func (_m *AuthorizationCode) assignValues(columns []string, values []any) error 
 				return fmt.Errorf("unexpected type %T for field code_challenge", values[i])
 			} else if value.Valid {
 				_m.CodeChallenge = value.String
+			}
+		case authorizationcode.FieldResource:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field resource", values[i])
+			} else if value.Valid {
+				_m.Resource = value.String
 			}
 		case authorizationcode.FieldScope:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -197,6 +205,9 @@ func (_m *AuthorizationCode) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("code_challenge=")
 	builder.WriteString(_m.CodeChallenge)
+	builder.WriteString(", ")
+	builder.WriteString("resource=")
+	builder.WriteString(_m.Resource)
 	builder.WriteString(", ")
 	builder.WriteString("scope=")
 	builder.WriteString(_m.Scope)

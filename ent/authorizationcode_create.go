@@ -61,6 +61,20 @@ func (_c *AuthorizationCodeCreate) SetCodeChallenge(v string) *AuthorizationCode
 	return _c
 }
 
+// SetResource sets the "resource" field.
+func (_c *AuthorizationCodeCreate) SetResource(v string) *AuthorizationCodeCreate {
+	_c.mutation.SetResource(v)
+	return _c
+}
+
+// SetNillableResource sets the "resource" field if the given value is not nil.
+func (_c *AuthorizationCodeCreate) SetNillableResource(v *string) *AuthorizationCodeCreate {
+	if v != nil {
+		_c.SetResource(*v)
+	}
+	return _c
+}
+
 // SetScope sets the "scope" field.
 func (_c *AuthorizationCodeCreate) SetScope(v string) *AuthorizationCodeCreate {
 	_c.mutation.SetScope(v)
@@ -180,6 +194,10 @@ func (_c *AuthorizationCodeCreate) defaults() {
 		v := authorizationcode.DefaultAgentName
 		_c.mutation.SetAgentName(v)
 	}
+	if _, ok := _c.mutation.Resource(); !ok {
+		v := authorizationcode.DefaultResource
+		_c.mutation.SetResource(v)
+	}
 	if _, ok := _c.mutation.AccountLabel(); !ok {
 		v := authorizationcode.DefaultAccountLabel
 		_c.mutation.SetAccountLabel(v)
@@ -230,6 +248,9 @@ func (_c *AuthorizationCodeCreate) check() error {
 		if err := authorizationcode.CodeChallengeValidator(v); err != nil {
 			return &ValidationError{Name: "code_challenge", err: fmt.Errorf(`ent: validator failed for field "AuthorizationCode.code_challenge": %w`, err)}
 		}
+	}
+	if _, ok := _c.mutation.Resource(); !ok {
+		return &ValidationError{Name: "resource", err: errors.New(`ent: missing required field "AuthorizationCode.resource"`)}
 	}
 	if _, ok := _c.mutation.Scope(); !ok {
 		return &ValidationError{Name: "scope", err: errors.New(`ent: missing required field "AuthorizationCode.scope"`)}
@@ -319,6 +340,10 @@ func (_c *AuthorizationCodeCreate) createSpec() (*AuthorizationCode, *sqlgraph.C
 	if value, ok := _c.mutation.CodeChallenge(); ok {
 		_spec.SetField(authorizationcode.FieldCodeChallenge, field.TypeString, value)
 		_node.CodeChallenge = value
+	}
+	if value, ok := _c.mutation.Resource(); ok {
+		_spec.SetField(authorizationcode.FieldResource, field.TypeString, value)
+		_node.Resource = value
 	}
 	if value, ok := _c.mutation.Scope(); ok {
 		_spec.SetField(authorizationcode.FieldScope, field.TypeString, value)
@@ -461,6 +486,9 @@ func (u *AuthorizationCodeUpsertOne) UpdateNewValues() *AuthorizationCodeUpsertO
 		}
 		if _, exists := u.create.mutation.CodeChallenge(); exists {
 			s.SetIgnore(authorizationcode.FieldCodeChallenge)
+		}
+		if _, exists := u.create.mutation.Resource(); exists {
+			s.SetIgnore(authorizationcode.FieldResource)
 		}
 		if _, exists := u.create.mutation.Scope(); exists {
 			s.SetIgnore(authorizationcode.FieldScope)
@@ -740,6 +768,9 @@ func (u *AuthorizationCodeUpsertBulk) UpdateNewValues() *AuthorizationCodeUpsert
 			}
 			if _, exists := b.mutation.CodeChallenge(); exists {
 				s.SetIgnore(authorizationcode.FieldCodeChallenge)
+			}
+			if _, exists := b.mutation.Resource(); exists {
+				s.SetIgnore(authorizationcode.FieldResource)
 			}
 			if _, exists := b.mutation.Scope(); exists {
 				s.SetIgnore(authorizationcode.FieldScope)

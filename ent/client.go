@@ -38,6 +38,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -99,6 +100,8 @@ type Client struct {
 	PageDesign *PageDesignClient
 	// Presence is the client for interacting with the Presence builders.
 	Presence *PresenceClient
+	// RegisteredClient is the client for interacting with the RegisteredClient builders.
+	RegisteredClient *RegisteredClientClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// SessionToken is the client for interacting with the SessionToken builders.
@@ -145,6 +148,7 @@ func (c *Client) init() {
 	c.OperatorKey = NewOperatorKeyClient(c.config)
 	c.PageDesign = NewPageDesignClient(c.config)
 	c.Presence = NewPresenceClient(c.config)
+	c.RegisteredClient = NewRegisteredClientClient(c.config)
 	c.Session = NewSessionClient(c.config)
 	c.SessionToken = NewSessionTokenClient(c.config)
 	c.SignIn = NewSignInClient(c.config)
@@ -266,6 +270,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		OperatorKey:         NewOperatorKeyClient(cfg),
 		PageDesign:          NewPageDesignClient(cfg),
 		Presence:            NewPresenceClient(cfg),
+		RegisteredClient:    NewRegisteredClientClient(cfg),
 		Session:             NewSessionClient(cfg),
 		SessionToken:        NewSessionTokenClient(cfg),
 		SignIn:              NewSignInClient(cfg),
@@ -314,6 +319,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		OperatorKey:         NewOperatorKeyClient(cfg),
 		PageDesign:          NewPageDesignClient(cfg),
 		Presence:            NewPresenceClient(cfg),
+		RegisteredClient:    NewRegisteredClientClient(cfg),
 		Session:             NewSessionClient(cfg),
 		SessionToken:        NewSessionTokenClient(cfg),
 		SignIn:              NewSignInClient(cfg),
@@ -353,8 +359,8 @@ func (c *Client) Use(hooks ...Hook) {
 		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
 		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
 		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
-		c.PageDesign, c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
-		c.SignInConnection, c.WebhookSecret,
+		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionToken,
+		c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Use(hooks...)
 	}
@@ -368,8 +374,8 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
 		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
 		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
-		c.PageDesign, c.Presence, c.Session, c.SessionToken, c.SignIn, c.SignInAttempt,
-		c.SignInConnection, c.WebhookSecret,
+		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionToken,
+		c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -424,6 +430,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.PageDesign.mutate(ctx, m)
 	case *PresenceMutation:
 		return c.Presence.mutate(ctx, m)
+	case *RegisteredClientMutation:
+		return c.RegisteredClient.mutate(ctx, m)
 	case *SessionMutation:
 		return c.Session.mutate(ctx, m)
 	case *SessionTokenMutation:
@@ -3500,6 +3508,139 @@ func (c *PresenceClient) mutate(ctx context.Context, m *PresenceMutation) (Value
 	}
 }
 
+// RegisteredClientClient is a client for the RegisteredClient schema.
+type RegisteredClientClient struct {
+	config
+}
+
+// NewRegisteredClientClient returns a client for the RegisteredClient from the given config.
+func NewRegisteredClientClient(c config) *RegisteredClientClient {
+	return &RegisteredClientClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `registeredclient.Hooks(f(g(h())))`.
+func (c *RegisteredClientClient) Use(hooks ...Hook) {
+	c.hooks.RegisteredClient = append(c.hooks.RegisteredClient, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `registeredclient.Intercept(f(g(h())))`.
+func (c *RegisteredClientClient) Intercept(interceptors ...Interceptor) {
+	c.inters.RegisteredClient = append(c.inters.RegisteredClient, interceptors...)
+}
+
+// Create returns a builder for creating a RegisteredClient entity.
+func (c *RegisteredClientClient) Create() *RegisteredClientCreate {
+	mutation := newRegisteredClientMutation(c.config, OpCreate)
+	return &RegisteredClientCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of RegisteredClient entities.
+func (c *RegisteredClientClient) CreateBulk(builders ...*RegisteredClientCreate) *RegisteredClientCreateBulk {
+	return &RegisteredClientCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *RegisteredClientClient) MapCreateBulk(slice any, setFunc func(*RegisteredClientCreate, int)) *RegisteredClientCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &RegisteredClientCreateBulk{err: fmt.Errorf("calling to RegisteredClientClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*RegisteredClientCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &RegisteredClientCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for RegisteredClient.
+func (c *RegisteredClientClient) Update() *RegisteredClientUpdate {
+	mutation := newRegisteredClientMutation(c.config, OpUpdate)
+	return &RegisteredClientUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *RegisteredClientClient) UpdateOne(_m *RegisteredClient) *RegisteredClientUpdateOne {
+	mutation := newRegisteredClientMutation(c.config, OpUpdateOne, withRegisteredClient(_m))
+	return &RegisteredClientUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *RegisteredClientClient) UpdateOneID(id string) *RegisteredClientUpdateOne {
+	mutation := newRegisteredClientMutation(c.config, OpUpdateOne, withRegisteredClientID(id))
+	return &RegisteredClientUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for RegisteredClient.
+func (c *RegisteredClientClient) Delete() *RegisteredClientDelete {
+	mutation := newRegisteredClientMutation(c.config, OpDelete)
+	return &RegisteredClientDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *RegisteredClientClient) DeleteOne(_m *RegisteredClient) *RegisteredClientDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *RegisteredClientClient) DeleteOneID(id string) *RegisteredClientDeleteOne {
+	builder := c.Delete().Where(registeredclient.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &RegisteredClientDeleteOne{builder}
+}
+
+// Query returns a query builder for RegisteredClient.
+func (c *RegisteredClientClient) Query() *RegisteredClientQuery {
+	return &RegisteredClientQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeRegisteredClient},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a RegisteredClient entity by its id.
+func (c *RegisteredClientClient) Get(ctx context.Context, id string) (*RegisteredClient, error) {
+	return c.Query().Where(registeredclient.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *RegisteredClientClient) GetX(ctx context.Context, id string) *RegisteredClient {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *RegisteredClientClient) Hooks() []Hook {
+	return c.hooks.RegisteredClient
+}
+
+// Interceptors returns the client interceptors.
+func (c *RegisteredClientClient) Interceptors() []Interceptor {
+	return c.inters.RegisteredClient
+}
+
+func (c *RegisteredClientClient) mutate(ctx context.Context, m *RegisteredClientMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&RegisteredClientCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&RegisteredClientUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&RegisteredClientUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&RegisteredClientDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown RegisteredClient mutation op: %q", m.Op())
+	}
+}
+
 // SessionClient is a client for the Session schema.
 type SessionClient struct {
 	config
@@ -4304,16 +4445,17 @@ type (
 		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
 		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
 		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
-		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence, Session,
-		SessionToken, SignIn, SignInAttempt, SignInConnection, WebhookSecret []ent.Hook
+		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence,
+		RegisteredClient, Session, SessionToken, SignIn, SignInAttempt,
+		SignInConnection, WebhookSecret []ent.Hook
 	}
 	inters struct {
 		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
 		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
 		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
-		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence, Session,
-		SessionToken, SignIn, SignInAttempt, SignInConnection,
-		WebhookSecret []ent.Interceptor
+		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence,
+		RegisteredClient, Session, SessionToken, SignIn, SignInAttempt,
+		SignInConnection, WebhookSecret []ent.Interceptor
 	}
 )
 

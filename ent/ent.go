@@ -35,6 +35,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -124,6 +125,7 @@ func checkColumn(t, c string) error {
 			operatorkey.Table:         operatorkey.ValidColumn,
 			pagedesign.Table:          pagedesign.ValidColumn,
 			presence.Table:            presence.ValidColumn,
+			registeredclient.Table:    registeredclient.ValidColumn,
 			session.Table:             session.ValidColumn,
 			sessiontoken.Table:        sessiontoken.ValidColumn,
 			signin.Table:              signin.ValidColumn,

@@ -33,6 +33,8 @@ type Grant struct {
 	Scope string `json:"scope,omitempty"`
 	// SignIn holds the value of the "sign_in" field.
 	SignIn grant.SignIn `json:"sign_in,omitempty"`
+	// Resource holds the value of the "resource" field.
+	Resource string `json:"resource,omitempty"`
 	// CreatedAt holds the value of the "created_at" field.
 	CreatedAt time.Time `json:"created_at,omitempty"`
 	// ExpiresAt holds the value of the "expires_at" field.
@@ -51,7 +53,7 @@ func (*Grant) scanValues(columns []string) ([]any, error) {
 	values := make([]any, len(columns))
 	for i := range columns {
 		switch columns[i] {
-		case grant.FieldID, grant.FieldCompanyID, grant.FieldClientID, grant.FieldAgentName, grant.FieldUserID, grant.FieldAccount, grant.FieldAccountLabel, grant.FieldScope, grant.FieldSignIn, grant.FieldEndReason:
+		case grant.FieldID, grant.FieldCompanyID, grant.FieldClientID, grant.FieldAgentName, grant.FieldUserID, grant.FieldAccount, grant.FieldAccountLabel, grant.FieldScope, grant.FieldSignIn, grant.FieldResource, grant.FieldEndReason:
 			values[i] = new(sql.NullString)
 		case grant.FieldCreatedAt, grant.FieldExpiresAt, grant.FieldLastUsedAt, grant.FieldEndedAt:
 			values[i] = new(sql.NullTime)
@@ -123,6 +125,12 @@ func (_m *Grant) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field sign_in", values[i])
 			} else if value.Valid {
 				_m.SignIn = grant.SignIn(value.String)
+			}
+		case grant.FieldResource:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field resource", values[i])
+			} else if value.Valid {
+				_m.Resource = value.String
 			}
 		case grant.FieldCreatedAt:
 			if value, ok := values[i].(*sql.NullTime); !ok {
@@ -215,6 +223,9 @@ func (_m *Grant) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("sign_in=")
 	builder.WriteString(fmt.Sprintf("%v", _m.SignIn))
+	builder.WriteString(", ")
+	builder.WriteString("resource=")
+	builder.WriteString(_m.Resource)
 	builder.WriteString(", ")
 	builder.WriteString("created_at=")
 	builder.WriteString(_m.CreatedAt.Format(time.ANSIC))

@@ -87,6 +87,20 @@ func (_c *GrantCreate) SetSignIn(v grant.SignIn) *GrantCreate {
 	return _c
 }
 
+// SetResource sets the "resource" field.
+func (_c *GrantCreate) SetResource(v string) *GrantCreate {
+	_c.mutation.SetResource(v)
+	return _c
+}
+
+// SetNillableResource sets the "resource" field if the given value is not nil.
+func (_c *GrantCreate) SetNillableResource(v *string) *GrantCreate {
+	if v != nil {
+		_c.SetResource(*v)
+	}
+	return _c
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (_c *GrantCreate) SetCreatedAt(v time.Time) *GrantCreate {
 	_c.mutation.SetCreatedAt(v)
@@ -206,6 +220,10 @@ func (_c *GrantCreate) defaults() {
 		v := grant.DefaultAccountLabel
 		_c.mutation.SetAccountLabel(v)
 	}
+	if _, ok := _c.mutation.Resource(); !ok {
+		v := grant.DefaultResource
+		_c.mutation.SetResource(v)
+	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		v := grant.DefaultCreatedAt()
 		_c.mutation.SetCreatedAt(v)
@@ -275,6 +293,9 @@ func (_c *GrantCreate) check() error {
 		if err := grant.SignInValidator(v); err != nil {
 			return &ValidationError{Name: "sign_in", err: fmt.Errorf(`ent: validator failed for field "Grant.sign_in": %w`, err)}
 		}
+	}
+	if _, ok := _c.mutation.Resource(); !ok {
+		return &ValidationError{Name: "resource", err: errors.New(`ent: missing required field "Grant.resource"`)}
 	}
 	if _, ok := _c.mutation.CreatedAt(); !ok {
 		return &ValidationError{Name: "created_at", err: errors.New(`ent: missing required field "Grant.created_at"`)}
@@ -357,6 +378,10 @@ func (_c *GrantCreate) createSpec() (*Grant, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.SignIn(); ok {
 		_spec.SetField(grant.FieldSignIn, field.TypeEnum, value)
 		_node.SignIn = value
+	}
+	if value, ok := _c.mutation.Resource(); ok {
+		_spec.SetField(grant.FieldResource, field.TypeString, value)
+		_node.Resource = value
 	}
 	if value, ok := _c.mutation.CreatedAt(); ok {
 		_spec.SetField(grant.FieldCreatedAt, field.TypeTime, value)
@@ -512,6 +537,9 @@ func (u *GrantUpsertOne) UpdateNewValues() *GrantUpsertOne {
 		}
 		if _, exists := u.create.mutation.SignIn(); exists {
 			s.SetIgnore(grant.FieldSignIn)
+		}
+		if _, exists := u.create.mutation.Resource(); exists {
+			s.SetIgnore(grant.FieldResource)
 		}
 		if _, exists := u.create.mutation.CreatedAt(); exists {
 			s.SetIgnore(grant.FieldCreatedAt)
@@ -805,6 +833,9 @@ func (u *GrantUpsertBulk) UpdateNewValues() *GrantUpsertBulk {
 			}
 			if _, exists := b.mutation.SignIn(); exists {
 				s.SetIgnore(grant.FieldSignIn)
+			}
+			if _, exists := b.mutation.Resource(); exists {
+				s.SetIgnore(grant.FieldResource)
 			}
 			if _, exists := b.mutation.CreatedAt(); exists {
 				s.SetIgnore(grant.FieldCreatedAt)

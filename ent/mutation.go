@@ -37,6 +37,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -77,6 +78,7 @@ const (
 	TypeOperatorKey         = "OperatorKey"
 	TypePageDesign          = "PageDesign"
 	TypePresence            = "Presence"
+	TypeRegisteredClient    = "RegisteredClient"
 	TypeSession             = "Session"
 	TypeSessionToken        = "SessionToken"
 	TypeSignIn              = "SignIn"
@@ -4156,6 +4158,7 @@ type AuthorizationCodeMutation struct {
 	agent_name     *string
 	redirect_uri   *string
 	code_challenge *string
+	resource       *string
 	scope          *string
 	account        *string
 	account_label  *string
@@ -4451,6 +4454,42 @@ func (m *AuthorizationCodeMutation) OldCodeChallenge(ctx context.Context) (v str
 // ResetCodeChallenge resets all changes to the "code_challenge" field.
 func (m *AuthorizationCodeMutation) ResetCodeChallenge() {
 	m.code_challenge = nil
+}
+
+// SetResource sets the "resource" field.
+func (m *AuthorizationCodeMutation) SetResource(s string) {
+	m.resource = &s
+}
+
+// Resource returns the value of the "resource" field in the mutation.
+func (m *AuthorizationCodeMutation) Resource() (r string, exists bool) {
+	v := m.resource
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldResource returns the old "resource" field's value of the AuthorizationCode entity.
+// If the AuthorizationCode object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *AuthorizationCodeMutation) OldResource(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldResource is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldResource requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldResource: %w", err)
+	}
+	return oldValue.Resource, nil
+}
+
+// ResetResource resets all changes to the "resource" field.
+func (m *AuthorizationCodeMutation) ResetResource() {
+	m.resource = nil
 }
 
 // SetScope sets the "scope" field.
@@ -4752,7 +4791,7 @@ func (m *AuthorizationCodeMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *AuthorizationCodeMutation) Fields() []string {
-	fields := make([]string, 0, 12)
+	fields := make([]string, 0, 13)
 	if m.company_id != nil {
 		fields = append(fields, authorizationcode.FieldCompanyID)
 	}
@@ -4767,6 +4806,9 @@ func (m *AuthorizationCodeMutation) Fields() []string {
 	}
 	if m.code_challenge != nil {
 		fields = append(fields, authorizationcode.FieldCodeChallenge)
+	}
+	if m.resource != nil {
+		fields = append(fields, authorizationcode.FieldResource)
 	}
 	if m.scope != nil {
 		fields = append(fields, authorizationcode.FieldScope)
@@ -4807,6 +4849,8 @@ func (m *AuthorizationCodeMutation) Field(name string) (ent.Value, bool) {
 		return m.RedirectURI()
 	case authorizationcode.FieldCodeChallenge:
 		return m.CodeChallenge()
+	case authorizationcode.FieldResource:
+		return m.Resource()
 	case authorizationcode.FieldScope:
 		return m.Scope()
 	case authorizationcode.FieldAccount:
@@ -4840,6 +4884,8 @@ func (m *AuthorizationCodeMutation) OldField(ctx context.Context, name string) (
 		return m.OldRedirectURI(ctx)
 	case authorizationcode.FieldCodeChallenge:
 		return m.OldCodeChallenge(ctx)
+	case authorizationcode.FieldResource:
+		return m.OldResource(ctx)
 	case authorizationcode.FieldScope:
 		return m.OldScope(ctx)
 	case authorizationcode.FieldAccount:
@@ -4897,6 +4943,13 @@ func (m *AuthorizationCodeMutation) SetField(name string, value ent.Value) error
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetCodeChallenge(v)
+		return nil
+	case authorizationcode.FieldResource:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetResource(v)
 		return nil
 	case authorizationcode.FieldScope:
 		v, ok := value.(string)
@@ -5019,6 +5072,9 @@ func (m *AuthorizationCodeMutation) ResetField(name string) error {
 		return nil
 	case authorizationcode.FieldCodeChallenge:
 		m.ResetCodeChallenge()
+		return nil
+	case authorizationcode.FieldResource:
+		m.ResetResource()
 		return nil
 	case authorizationcode.FieldScope:
 		m.ResetScope()
@@ -16834,6 +16890,7 @@ type GrantMutation struct {
 	account_label *string
 	scope         *string
 	sign_in       *grant.SignIn
+	resource      *string
 	created_at    *time.Time
 	expires_at    *time.Time
 	last_used_at  *time.Time
@@ -17237,6 +17294,42 @@ func (m *GrantMutation) ResetSignIn() {
 	m.sign_in = nil
 }
 
+// SetResource sets the "resource" field.
+func (m *GrantMutation) SetResource(s string) {
+	m.resource = &s
+}
+
+// Resource returns the value of the "resource" field in the mutation.
+func (m *GrantMutation) Resource() (r string, exists bool) {
+	v := m.resource
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldResource returns the old "resource" field's value of the Grant entity.
+// If the Grant object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *GrantMutation) OldResource(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldResource is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldResource requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldResource: %w", err)
+	}
+	return oldValue.Resource, nil
+}
+
+// ResetResource resets all changes to the "resource" field.
+func (m *GrantMutation) ResetResource() {
+	m.resource = nil
+}
+
 // SetCreatedAt sets the "created_at" field.
 func (m *GrantMutation) SetCreatedAt(t time.Time) {
 	m.created_at = &t
@@ -17477,7 +17570,7 @@ func (m *GrantMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *GrantMutation) Fields() []string {
-	fields := make([]string, 0, 13)
+	fields := make([]string, 0, 14)
 	if m.company_id != nil {
 		fields = append(fields, grant.FieldCompanyID)
 	}
@@ -17501,6 +17594,9 @@ func (m *GrantMutation) Fields() []string {
 	}
 	if m.sign_in != nil {
 		fields = append(fields, grant.FieldSignIn)
+	}
+	if m.resource != nil {
+		fields = append(fields, grant.FieldResource)
 	}
 	if m.created_at != nil {
 		fields = append(fields, grant.FieldCreatedAt)
@@ -17541,6 +17637,8 @@ func (m *GrantMutation) Field(name string) (ent.Value, bool) {
 		return m.Scope()
 	case grant.FieldSignIn:
 		return m.SignIn()
+	case grant.FieldResource:
+		return m.Resource()
 	case grant.FieldCreatedAt:
 		return m.CreatedAt()
 	case grant.FieldExpiresAt:
@@ -17576,6 +17674,8 @@ func (m *GrantMutation) OldField(ctx context.Context, name string) (ent.Value, e
 		return m.OldScope(ctx)
 	case grant.FieldSignIn:
 		return m.OldSignIn(ctx)
+	case grant.FieldResource:
+		return m.OldResource(ctx)
 	case grant.FieldCreatedAt:
 		return m.OldCreatedAt(ctx)
 	case grant.FieldExpiresAt:
@@ -17650,6 +17750,13 @@ func (m *GrantMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetSignIn(v)
+		return nil
+	case grant.FieldResource:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetResource(v)
 		return nil
 	case grant.FieldCreatedAt:
 		v, ok := value.(time.Time)
@@ -17773,6 +17880,9 @@ func (m *GrantMutation) ResetField(name string) error {
 		return nil
 	case grant.FieldSignIn:
 		m.ResetSignIn()
+		return nil
+	case grant.FieldResource:
+		m.ResetResource()
 		return nil
 	case grant.FieldCreatedAt:
 		m.ResetCreatedAt()
@@ -21325,6 +21435,570 @@ func (m *PresenceMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Presence edge %s", name)
 }
 
+// RegisteredClientMutation represents an operation that mutates the RegisteredClient nodes in the graph.
+type RegisteredClientMutation struct {
+	config
+	op                  Op
+	typ                 string
+	id                  *string
+	company_id          *string
+	name                *string
+	redirect_uris       *[]string
+	appendredirect_uris []string
+	created_at          *time.Time
+	expires_at          *time.Time
+	clearedFields       map[string]struct{}
+	done                bool
+	oldValue            func(context.Context) (*RegisteredClient, error)
+	predicates          []predicate.RegisteredClient
+}
+
+var _ ent.Mutation = (*RegisteredClientMutation)(nil)
+
+// registeredclientOption allows management of the mutation configuration using functional options.
+type registeredclientOption func(*RegisteredClientMutation)
+
+// newRegisteredClientMutation creates new mutation for the RegisteredClient entity.
+func newRegisteredClientMutation(c config, op Op, opts ...registeredclientOption) *RegisteredClientMutation {
+	m := &RegisteredClientMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeRegisteredClient,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withRegisteredClientID sets the ID field of the mutation.
+func withRegisteredClientID(id string) registeredclientOption {
+	return func(m *RegisteredClientMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *RegisteredClient
+		)
+		m.oldValue = func(ctx context.Context) (*RegisteredClient, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().RegisteredClient.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withRegisteredClient sets the old RegisteredClient of the mutation.
+func withRegisteredClient(node *RegisteredClient) registeredclientOption {
+	return func(m *RegisteredClientMutation) {
+		m.oldValue = func(context.Context) (*RegisteredClient, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m RegisteredClientMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m RegisteredClientMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of RegisteredClient entities.
+func (m *RegisteredClientMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *RegisteredClientMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *RegisteredClientMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().RegisteredClient.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *RegisteredClientMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *RegisteredClientMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the RegisteredClient entity.
+// If the RegisteredClient object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *RegisteredClientMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *RegisteredClientMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetName sets the "name" field.
+func (m *RegisteredClientMutation) SetName(s string) {
+	m.name = &s
+}
+
+// Name returns the value of the "name" field in the mutation.
+func (m *RegisteredClientMutation) Name() (r string, exists bool) {
+	v := m.name
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldName returns the old "name" field's value of the RegisteredClient entity.
+// If the RegisteredClient object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *RegisteredClientMutation) OldName(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldName is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldName requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldName: %w", err)
+	}
+	return oldValue.Name, nil
+}
+
+// ResetName resets all changes to the "name" field.
+func (m *RegisteredClientMutation) ResetName() {
+	m.name = nil
+}
+
+// SetRedirectUris sets the "redirect_uris" field.
+func (m *RegisteredClientMutation) SetRedirectUris(s []string) {
+	m.redirect_uris = &s
+	m.appendredirect_uris = nil
+}
+
+// RedirectUris returns the value of the "redirect_uris" field in the mutation.
+func (m *RegisteredClientMutation) RedirectUris() (r []string, exists bool) {
+	v := m.redirect_uris
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldRedirectUris returns the old "redirect_uris" field's value of the RegisteredClient entity.
+// If the RegisteredClient object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *RegisteredClientMutation) OldRedirectUris(ctx context.Context) (v []string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldRedirectUris is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldRedirectUris requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldRedirectUris: %w", err)
+	}
+	return oldValue.RedirectUris, nil
+}
+
+// AppendRedirectUris adds s to the "redirect_uris" field.
+func (m *RegisteredClientMutation) AppendRedirectUris(s []string) {
+	m.appendredirect_uris = append(m.appendredirect_uris, s...)
+}
+
+// AppendedRedirectUris returns the list of values that were appended to the "redirect_uris" field in this mutation.
+func (m *RegisteredClientMutation) AppendedRedirectUris() ([]string, bool) {
+	if len(m.appendredirect_uris) == 0 {
+		return nil, false
+	}
+	return m.appendredirect_uris, true
+}
+
+// ResetRedirectUris resets all changes to the "redirect_uris" field.
+func (m *RegisteredClientMutation) ResetRedirectUris() {
+	m.redirect_uris = nil
+	m.appendredirect_uris = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *RegisteredClientMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *RegisteredClientMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the RegisteredClient entity.
+// If the RegisteredClient object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *RegisteredClientMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *RegisteredClientMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetExpiresAt sets the "expires_at" field.
+func (m *RegisteredClientMutation) SetExpiresAt(t time.Time) {
+	m.expires_at = &t
+}
+
+// ExpiresAt returns the value of the "expires_at" field in the mutation.
+func (m *RegisteredClientMutation) ExpiresAt() (r time.Time, exists bool) {
+	v := m.expires_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldExpiresAt returns the old "expires_at" field's value of the RegisteredClient entity.
+// If the RegisteredClient object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *RegisteredClientMutation) OldExpiresAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldExpiresAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldExpiresAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldExpiresAt: %w", err)
+	}
+	return oldValue.ExpiresAt, nil
+}
+
+// ResetExpiresAt resets all changes to the "expires_at" field.
+func (m *RegisteredClientMutation) ResetExpiresAt() {
+	m.expires_at = nil
+}
+
+// Where appends a list predicates to the RegisteredClientMutation builder.
+func (m *RegisteredClientMutation) Where(ps ...predicate.RegisteredClient) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the RegisteredClientMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *RegisteredClientMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.RegisteredClient, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *RegisteredClientMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *RegisteredClientMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (RegisteredClient).
+func (m *RegisteredClientMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *RegisteredClientMutation) Fields() []string {
+	fields := make([]string, 0, 5)
+	if m.company_id != nil {
+		fields = append(fields, registeredclient.FieldCompanyID)
+	}
+	if m.name != nil {
+		fields = append(fields, registeredclient.FieldName)
+	}
+	if m.redirect_uris != nil {
+		fields = append(fields, registeredclient.FieldRedirectUris)
+	}
+	if m.created_at != nil {
+		fields = append(fields, registeredclient.FieldCreatedAt)
+	}
+	if m.expires_at != nil {
+		fields = append(fields, registeredclient.FieldExpiresAt)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *RegisteredClientMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case registeredclient.FieldCompanyID:
+		return m.CompanyID()
+	case registeredclient.FieldName:
+		return m.Name()
+	case registeredclient.FieldRedirectUris:
+		return m.RedirectUris()
+	case registeredclient.FieldCreatedAt:
+		return m.CreatedAt()
+	case registeredclient.FieldExpiresAt:
+		return m.ExpiresAt()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *RegisteredClientMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case registeredclient.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case registeredclient.FieldName:
+		return m.OldName(ctx)
+	case registeredclient.FieldRedirectUris:
+		return m.OldRedirectUris(ctx)
+	case registeredclient.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case registeredclient.FieldExpiresAt:
+		return m.OldExpiresAt(ctx)
+	}
+	return nil, fmt.Errorf("unknown RegisteredClient field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *RegisteredClientMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case registeredclient.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case registeredclient.FieldName:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetName(v)
+		return nil
+	case registeredclient.FieldRedirectUris:
+		v, ok := value.([]string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetRedirectUris(v)
+		return nil
+	case registeredclient.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case registeredclient.FieldExpiresAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetExpiresAt(v)
+		return nil
+	}
+	return fmt.Errorf("unknown RegisteredClient field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *RegisteredClientMutation) AddedFields() []string {
+	return nil
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *RegisteredClientMutation) AddedField(name string) (ent.Value, bool) {
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *RegisteredClientMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	}
+	return fmt.Errorf("unknown RegisteredClient numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *RegisteredClientMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *RegisteredClientMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *RegisteredClientMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown RegisteredClient nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *RegisteredClientMutation) ResetField(name string) error {
+	switch name {
+	case registeredclient.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case registeredclient.FieldName:
+		m.ResetName()
+		return nil
+	case registeredclient.FieldRedirectUris:
+		m.ResetRedirectUris()
+		return nil
+	case registeredclient.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case registeredclient.FieldExpiresAt:
+		m.ResetExpiresAt()
+		return nil
+	}
+	return fmt.Errorf("unknown RegisteredClient field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *RegisteredClientMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *RegisteredClientMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *RegisteredClientMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *RegisteredClientMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *RegisteredClientMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *RegisteredClientMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *RegisteredClientMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown RegisteredClient unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *RegisteredClientMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown RegisteredClient edge %s", name)
+}
+
 // SessionMutation represents an operation that mutates the Session nodes in the graph.
 type SessionMutation struct {
 	config
@@ -23022,6 +23696,7 @@ type SignInMutation struct {
 	redirect_uri     *string
 	state            *string
 	code_challenge   *string
+	resource         *string
 	device_id        *string
 	session_id       *string
 	user_id          *string
@@ -23541,6 +24216,42 @@ func (m *SignInMutation) OldCodeChallenge(ctx context.Context) (v string, err er
 // ResetCodeChallenge resets all changes to the "code_challenge" field.
 func (m *SignInMutation) ResetCodeChallenge() {
 	m.code_challenge = nil
+}
+
+// SetResource sets the "resource" field.
+func (m *SignInMutation) SetResource(s string) {
+	m.resource = &s
+}
+
+// Resource returns the value of the "resource" field in the mutation.
+func (m *SignInMutation) Resource() (r string, exists bool) {
+	v := m.resource
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldResource returns the old "resource" field's value of the SignIn entity.
+// If the SignIn object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *SignInMutation) OldResource(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldResource is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldResource requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldResource: %w", err)
+	}
+	return oldValue.Resource, nil
+}
+
+// ResetResource resets all changes to the "resource" field.
+func (m *SignInMutation) ResetResource() {
+	m.resource = nil
 }
 
 // SetDeviceID sets the "device_id" field.
@@ -24111,7 +24822,7 @@ func (m *SignInMutation) Type() string {
 // order to get all numeric fields that were incremented/decremented, call
 // AddedFields().
 func (m *SignInMutation) Fields() []string {
-	fields := make([]string, 0, 24)
+	fields := make([]string, 0, 25)
 	if m.company_id != nil {
 		fields = append(fields, signin.FieldCompanyID)
 	}
@@ -24144,6 +24855,9 @@ func (m *SignInMutation) Fields() []string {
 	}
 	if m.code_challenge != nil {
 		fields = append(fields, signin.FieldCodeChallenge)
+	}
+	if m.resource != nil {
+		fields = append(fields, signin.FieldResource)
 	}
 	if m.device_id != nil {
 		fields = append(fields, signin.FieldDeviceID)
@@ -24214,6 +24928,8 @@ func (m *SignInMutation) Field(name string) (ent.Value, bool) {
 		return m.State()
 	case signin.FieldCodeChallenge:
 		return m.CodeChallenge()
+	case signin.FieldResource:
+		return m.Resource()
 	case signin.FieldDeviceID:
 		return m.DeviceID()
 	case signin.FieldSessionID:
@@ -24271,6 +24987,8 @@ func (m *SignInMutation) OldField(ctx context.Context, name string) (ent.Value, 
 		return m.OldState(ctx)
 	case signin.FieldCodeChallenge:
 		return m.OldCodeChallenge(ctx)
+	case signin.FieldResource:
+		return m.OldResource(ctx)
 	case signin.FieldDeviceID:
 		return m.OldDeviceID(ctx)
 	case signin.FieldSessionID:
@@ -24382,6 +25100,13 @@ func (m *SignInMutation) SetField(name string, value ent.Value) error {
 			return fmt.Errorf("unexpected type %T for field %s", value, name)
 		}
 		m.SetCodeChallenge(v)
+		return nil
+	case signin.FieldResource:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetResource(v)
 		return nil
 	case signin.FieldDeviceID:
 		v, ok := value.(string)
@@ -24597,6 +25322,9 @@ func (m *SignInMutation) ResetField(name string) error {
 		return nil
 	case signin.FieldCodeChallenge:
 		m.ResetCodeChallenge()
+		return nil
+	case signin.FieldResource:
+		m.ResetResource()
 		return nil
 	case signin.FieldDeviceID:
 		m.ResetDeviceID()

@@ -28,6 +28,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/schema"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
@@ -391,24 +392,28 @@ func init() {
 	authorizationcodeDescCodeChallenge := authorizationcodeFields[4].Descriptor()
 	// authorizationcode.CodeChallengeValidator is a validator for the "code_challenge" field. It is called by the builders before save.
 	authorizationcode.CodeChallengeValidator = authorizationcodeDescCodeChallenge.Validators[0].(func(string) error)
+	// authorizationcodeDescResource is the schema descriptor for resource field.
+	authorizationcodeDescResource := authorizationcodeFields[5].Descriptor()
+	// authorizationcode.DefaultResource holds the default value on creation for the resource field.
+	authorizationcode.DefaultResource = authorizationcodeDescResource.Default.(string)
 	// authorizationcodeDescScope is the schema descriptor for scope field.
-	authorizationcodeDescScope := authorizationcodeFields[5].Descriptor()
+	authorizationcodeDescScope := authorizationcodeFields[6].Descriptor()
 	// authorizationcode.ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
 	authorizationcode.ScopeValidator = authorizationcodeDescScope.Validators[0].(func(string) error)
 	// authorizationcodeDescAccount is the schema descriptor for account field.
-	authorizationcodeDescAccount := authorizationcodeFields[6].Descriptor()
+	authorizationcodeDescAccount := authorizationcodeFields[7].Descriptor()
 	// authorizationcode.AccountValidator is a validator for the "account" field. It is called by the builders before save.
 	authorizationcode.AccountValidator = authorizationcodeDescAccount.Validators[0].(func(string) error)
 	// authorizationcodeDescAccountLabel is the schema descriptor for account_label field.
-	authorizationcodeDescAccountLabel := authorizationcodeFields[7].Descriptor()
+	authorizationcodeDescAccountLabel := authorizationcodeFields[8].Descriptor()
 	// authorizationcode.DefaultAccountLabel holds the default value on creation for the account_label field.
 	authorizationcode.DefaultAccountLabel = authorizationcodeDescAccountLabel.Default.(string)
 	// authorizationcodeDescCreatedAt is the schema descriptor for created_at field.
-	authorizationcodeDescCreatedAt := authorizationcodeFields[8].Descriptor()
+	authorizationcodeDescCreatedAt := authorizationcodeFields[9].Descriptor()
 	// authorizationcode.DefaultCreatedAt holds the default value on creation for the created_at field.
 	authorizationcode.DefaultCreatedAt = authorizationcodeDescCreatedAt.Default.(func() time.Time)
 	// authorizationcodeDescGrantID is the schema descriptor for grant_id field.
-	authorizationcodeDescGrantID := authorizationcodeFields[11].Descriptor()
+	authorizationcodeDescGrantID := authorizationcodeFields[12].Descriptor()
 	// authorizationcode.DefaultGrantID holds the default value on creation for the grant_id field.
 	authorizationcode.DefaultGrantID = authorizationcodeDescGrantID.Default.(string)
 	// authorizationcodeDescID is the schema descriptor for id field.
@@ -1196,16 +1201,20 @@ func init() {
 	grantDescScope := grantFields[6].Descriptor()
 	// grant.ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
 	grant.ScopeValidator = grantDescScope.Validators[0].(func(string) error)
+	// grantDescResource is the schema descriptor for resource field.
+	grantDescResource := grantFields[8].Descriptor()
+	// grant.DefaultResource holds the default value on creation for the resource field.
+	grant.DefaultResource = grantDescResource.Default.(string)
 	// grantDescCreatedAt is the schema descriptor for created_at field.
-	grantDescCreatedAt := grantFields[8].Descriptor()
+	grantDescCreatedAt := grantFields[9].Descriptor()
 	// grant.DefaultCreatedAt holds the default value on creation for the created_at field.
 	grant.DefaultCreatedAt = grantDescCreatedAt.Default.(func() time.Time)
 	// grantDescLastUsedAt is the schema descriptor for last_used_at field.
-	grantDescLastUsedAt := grantFields[10].Descriptor()
+	grantDescLastUsedAt := grantFields[11].Descriptor()
 	// grant.DefaultLastUsedAt holds the default value on creation for the last_used_at field.
 	grant.DefaultLastUsedAt = grantDescLastUsedAt.Default.(func() time.Time)
 	// grantDescEndReason is the schema descriptor for end_reason field.
-	grantDescEndReason := grantFields[12].Descriptor()
+	grantDescEndReason := grantFields[13].Descriptor()
 	// grant.DefaultEndReason holds the default value on creation for the end_reason field.
 	grant.DefaultEndReason = grantDescEndReason.Default.(string)
 	// grantDescID is the schema descriptor for id field.
@@ -1510,6 +1519,55 @@ func init() {
 			return nil
 		}
 	}()
+	registeredclientMixin := schema.RegisteredClient{}.Mixin()
+	registeredclientMixinFields0 := registeredclientMixin[0].Fields()
+	_ = registeredclientMixinFields0
+	registeredclientFields := schema.RegisteredClient{}.Fields()
+	_ = registeredclientFields
+	// registeredclientDescCompanyID is the schema descriptor for company_id field.
+	registeredclientDescCompanyID := registeredclientMixinFields0[0].Descriptor()
+	// registeredclient.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	registeredclient.CompanyIDValidator = func() func(string) error {
+		validators := registeredclientDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// registeredclientDescName is the schema descriptor for name field.
+	registeredclientDescName := registeredclientFields[1].Descriptor()
+	// registeredclient.DefaultName holds the default value on creation for the name field.
+	registeredclient.DefaultName = registeredclientDescName.Default.(string)
+	// registeredclientDescCreatedAt is the schema descriptor for created_at field.
+	registeredclientDescCreatedAt := registeredclientFields[3].Descriptor()
+	// registeredclient.DefaultCreatedAt holds the default value on creation for the created_at field.
+	registeredclient.DefaultCreatedAt = registeredclientDescCreatedAt.Default.(func() time.Time)
+	// registeredclientDescID is the schema descriptor for id field.
+	registeredclientDescID := registeredclientFields[0].Descriptor()
+	// registeredclient.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	registeredclient.IDValidator = func() func(string) error {
+		validators := registeredclientDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	sessionMixin := schema.Session{}.Mixin()
 	sessionMixinFields0 := sessionMixin[0].Fields()
 	_ = sessionMixinFields0
@@ -1707,44 +1765,48 @@ func init() {
 	signinDescCodeChallenge := signinFields[10].Descriptor()
 	// signin.DefaultCodeChallenge holds the default value on creation for the code_challenge field.
 	signin.DefaultCodeChallenge = signinDescCodeChallenge.Default.(string)
+	// signinDescResource is the schema descriptor for resource field.
+	signinDescResource := signinFields[11].Descriptor()
+	// signin.DefaultResource holds the default value on creation for the resource field.
+	signin.DefaultResource = signinDescResource.Default.(string)
 	// signinDescDeviceID is the schema descriptor for device_id field.
-	signinDescDeviceID := signinFields[11].Descriptor()
+	signinDescDeviceID := signinFields[12].Descriptor()
 	// signin.DefaultDeviceID holds the default value on creation for the device_id field.
 	signin.DefaultDeviceID = signinDescDeviceID.Default.(string)
 	// signinDescSessionID is the schema descriptor for session_id field.
-	signinDescSessionID := signinFields[12].Descriptor()
+	signinDescSessionID := signinFields[13].Descriptor()
 	// signin.DefaultSessionID holds the default value on creation for the session_id field.
 	signin.DefaultSessionID = signinDescSessionID.Default.(string)
 	// signinDescUserID is the schema descriptor for user_id field.
-	signinDescUserID := signinFields[13].Descriptor()
+	signinDescUserID := signinFields[14].Descriptor()
 	// signin.DefaultUserID holds the default value on creation for the user_id field.
 	signin.DefaultUserID = signinDescUserID.Default.(string)
 	// signinDescBrowserHash is the schema descriptor for browser_hash field.
-	signinDescBrowserHash := signinFields[14].Descriptor()
+	signinDescBrowserHash := signinFields[15].Descriptor()
 	// signin.DefaultBrowserHash holds the default value on creation for the browser_hash field.
 	signin.DefaultBrowserHash = signinDescBrowserHash.Default.(string)
 	// signinDescAccount is the schema descriptor for account field.
-	signinDescAccount := signinFields[17].Descriptor()
+	signinDescAccount := signinFields[18].Descriptor()
 	// signin.DefaultAccount holds the default value on creation for the account field.
 	signin.DefaultAccount = signinDescAccount.Default.(string)
 	// signinDescAccountLabel is the schema descriptor for account_label field.
-	signinDescAccountLabel := signinFields[18].Descriptor()
+	signinDescAccountLabel := signinFields[19].Descriptor()
 	// signin.DefaultAccountLabel holds the default value on creation for the account_label field.
 	signin.DefaultAccountLabel = signinDescAccountLabel.Default.(string)
 	// signinDescCodeSentTo is the schema descriptor for code_sent_to field.
-	signinDescCodeSentTo := signinFields[19].Descriptor()
+	signinDescCodeSentTo := signinFields[20].Descriptor()
 	// signin.DefaultCodeSentTo holds the default value on creation for the code_sent_to field.
 	signin.DefaultCodeSentTo = signinDescCodeSentTo.Default.(string)
 	// signinDescCodeAttempts is the schema descriptor for code_attempts field.
-	signinDescCodeAttempts := signinFields[20].Descriptor()
+	signinDescCodeAttempts := signinFields[21].Descriptor()
 	// signin.DefaultCodeAttempts holds the default value on creation for the code_attempts field.
 	signin.DefaultCodeAttempts = signinDescCodeAttempts.Default.(int)
 	// signinDescCreatedAt is the schema descriptor for created_at field.
-	signinDescCreatedAt := signinFields[21].Descriptor()
+	signinDescCreatedAt := signinFields[22].Descriptor()
 	// signin.DefaultCreatedAt holds the default value on creation for the created_at field.
 	signin.DefaultCreatedAt = signinDescCreatedAt.Default.(func() time.Time)
 	// signinDescVersion is the schema descriptor for version field.
-	signinDescVersion := signinFields[23].Descriptor()
+	signinDescVersion := signinFields[24].Descriptor()
 	// signin.DefaultVersion holds the default value on creation for the version field.
 	signin.DefaultVersion = signinDescVersion.Default.(int64)
 	// signinDescID is the schema descriptor for id field.

@@ -39,6 +39,8 @@ type SignIn struct {
 	State string `json:"-"`
 	// CodeChallenge holds the value of the "code_challenge" field.
 	CodeChallenge string `json:"code_challenge,omitempty"`
+	// Resource holds the value of the "resource" field.
+	Resource string `json:"resource,omitempty"`
 	// DeviceID holds the value of the "device_id" field.
 	DeviceID string `json:"device_id,omitempty"`
 	// SessionID holds the value of the "session_id" field.
@@ -77,7 +79,7 @@ func (*SignIn) scanValues(columns []string) ([]any, error) {
 			values[i] = new([]byte)
 		case signin.FieldCodeAttempts, signin.FieldVersion:
 			values[i] = new(sql.NullInt64)
-		case signin.FieldID, signin.FieldCompanyID, signin.FieldKind, signin.FieldStage, signin.FieldClientID, signin.FieldAgentName, signin.FieldAgentLogoURI, signin.FieldScope, signin.FieldUILocale, signin.FieldRedirectURI, signin.FieldState, signin.FieldCodeChallenge, signin.FieldDeviceID, signin.FieldSessionID, signin.FieldUserID, signin.FieldBrowserHash, signin.FieldUpstreamHash, signin.FieldAccount, signin.FieldAccountLabel, signin.FieldCodeSentTo:
+		case signin.FieldID, signin.FieldCompanyID, signin.FieldKind, signin.FieldStage, signin.FieldClientID, signin.FieldAgentName, signin.FieldAgentLogoURI, signin.FieldScope, signin.FieldUILocale, signin.FieldRedirectURI, signin.FieldState, signin.FieldCodeChallenge, signin.FieldResource, signin.FieldDeviceID, signin.FieldSessionID, signin.FieldUserID, signin.FieldBrowserHash, signin.FieldUpstreamHash, signin.FieldAccount, signin.FieldAccountLabel, signin.FieldCodeSentTo:
 			values[i] = new(sql.NullString)
 		case signin.FieldCreatedAt, signin.FieldExpiresAt:
 			values[i] = new(sql.NullTime)
@@ -167,6 +169,12 @@ func (_m *SignIn) assignValues(columns []string, values []any) error {
 				return fmt.Errorf("unexpected type %T for field code_challenge", values[i])
 			} else if value.Valid {
 				_m.CodeChallenge = value.String
+			}
+		case signin.FieldResource:
+			if value, ok := values[i].(*sql.NullString); !ok {
+				return fmt.Errorf("unexpected type %T for field resource", values[i])
+			} else if value.Valid {
+				_m.Resource = value.String
 			}
 		case signin.FieldDeviceID:
 			if value, ok := values[i].(*sql.NullString); !ok {
@@ -314,6 +322,9 @@ func (_m *SignIn) String() string {
 	builder.WriteString(", ")
 	builder.WriteString("code_challenge=")
 	builder.WriteString(_m.CodeChallenge)
+	builder.WriteString(", ")
+	builder.WriteString("resource=")
+	builder.WriteString(_m.Resource)
 	builder.WriteString(", ")
 	builder.WriteString("device_id=")
 	builder.WriteString(_m.DeviceID)

@@ -145,6 +145,20 @@ func (_c *SignInCreate) SetNillableCodeChallenge(v *string) *SignInCreate {
 	return _c
 }
 
+// SetResource sets the "resource" field.
+func (_c *SignInCreate) SetResource(v string) *SignInCreate {
+	_c.mutation.SetResource(v)
+	return _c
+}
+
+// SetNillableResource sets the "resource" field if the given value is not nil.
+func (_c *SignInCreate) SetNillableResource(v *string) *SignInCreate {
+	if v != nil {
+		_c.SetResource(*v)
+	}
+	return _c
+}
+
 // SetDeviceID sets the "device_id" field.
 func (_c *SignInCreate) SetDeviceID(v string) *SignInCreate {
 	_c.mutation.SetDeviceID(v)
@@ -380,6 +394,10 @@ func (_c *SignInCreate) defaults() {
 		v := signin.DefaultCodeChallenge
 		_c.mutation.SetCodeChallenge(v)
 	}
+	if _, ok := _c.mutation.Resource(); !ok {
+		v := signin.DefaultResource
+		_c.mutation.SetResource(v)
+	}
 	if _, ok := _c.mutation.DeviceID(); !ok {
 		v := signin.DefaultDeviceID
 		_c.mutation.SetDeviceID(v)
@@ -481,6 +499,9 @@ func (_c *SignInCreate) check() error {
 	}
 	if _, ok := _c.mutation.CodeChallenge(); !ok {
 		return &ValidationError{Name: "code_challenge", err: errors.New(`ent: missing required field "SignIn.code_challenge"`)}
+	}
+	if _, ok := _c.mutation.Resource(); !ok {
+		return &ValidationError{Name: "resource", err: errors.New(`ent: missing required field "SignIn.resource"`)}
 	}
 	if _, ok := _c.mutation.DeviceID(); !ok {
 		return &ValidationError{Name: "device_id", err: errors.New(`ent: missing required field "SignIn.device_id"`)}
@@ -599,6 +620,10 @@ func (_c *SignInCreate) createSpec() (*SignIn, *sqlgraph.CreateSpec) {
 	if value, ok := _c.mutation.CodeChallenge(); ok {
 		_spec.SetField(signin.FieldCodeChallenge, field.TypeString, value)
 		_node.CodeChallenge = value
+	}
+	if value, ok := _c.mutation.Resource(); ok {
+		_spec.SetField(signin.FieldResource, field.TypeString, value)
+		_node.Resource = value
 	}
 	if value, ok := _c.mutation.DeviceID(); ok {
 		_spec.SetField(signin.FieldDeviceID, field.TypeString, value)
@@ -882,6 +907,9 @@ func (u *SignInUpsertOne) UpdateNewValues() *SignInUpsertOne {
 		}
 		if _, exists := u.create.mutation.CodeChallenge(); exists {
 			s.SetIgnore(signin.FieldCodeChallenge)
+		}
+		if _, exists := u.create.mutation.Resource(); exists {
+			s.SetIgnore(signin.FieldResource)
 		}
 		if _, exists := u.create.mutation.DeviceID(); exists {
 			s.SetIgnore(signin.FieldDeviceID)
@@ -1295,6 +1323,9 @@ func (u *SignInUpsertBulk) UpdateNewValues() *SignInUpsertBulk {
 			}
 			if _, exists := b.mutation.CodeChallenge(); exists {
 				s.SetIgnore(signin.FieldCodeChallenge)
+			}
+			if _, exists := b.mutation.Resource(); exists {
+				s.SetIgnore(signin.FieldResource)
 			}
 			if _, exists := b.mutation.DeviceID(); exists {
 				s.SetIgnore(signin.FieldDeviceID)

@@ -60,6 +60,8 @@ type Tx struct {
 	PageDesign *PageDesignClient
 	// Presence is the client for interacting with the Presence builders.
 	Presence *PresenceClient
+	// RegisteredClient is the client for interacting with the RegisteredClient builders.
+	RegisteredClient *RegisteredClientClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
 	// SessionToken is the client for interacting with the SessionToken builders.
@@ -226,6 +228,7 @@ func (tx *Tx) init() {
 	tx.OperatorKey = NewOperatorKeyClient(tx.config)
 	tx.PageDesign = NewPageDesignClient(tx.config)
 	tx.Presence = NewPresenceClient(tx.config)
+	tx.RegisteredClient = NewRegisteredClientClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.SessionToken = NewSessionTokenClient(tx.config)
 	tx.SignIn = NewSignInClient(tx.config)

@@ -23,6 +23,8 @@ const (
 	FieldRedirectURI = "redirect_uri"
 	// FieldCodeChallenge holds the string denoting the code_challenge field in the database.
 	FieldCodeChallenge = "code_challenge"
+	// FieldResource holds the string denoting the resource field in the database.
+	FieldResource = "resource"
 	// FieldScope holds the string denoting the scope field in the database.
 	FieldScope = "scope"
 	// FieldAccount holds the string denoting the account field in the database.
@@ -49,6 +51,7 @@ var Columns = []string{
 	FieldAgentName,
 	FieldRedirectURI,
 	FieldCodeChallenge,
+	FieldResource,
 	FieldScope,
 	FieldAccount,
 	FieldAccountLabel,
@@ -79,6 +82,8 @@ var (
 	RedirectURIValidator func(string) error
 	// CodeChallengeValidator is a validator for the "code_challenge" field. It is called by the builders before save.
 	CodeChallengeValidator func(string) error
+	// DefaultResource holds the default value on creation for the "resource" field.
+	DefaultResource string
 	// ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
 	ScopeValidator func(string) error
 	// AccountValidator is a validator for the "account" field. It is called by the builders before save.
@@ -124,6 +129,11 @@ func ByRedirectURI(opts ...sql.OrderTermOption) OrderOption {
 // ByCodeChallenge orders the results by the code_challenge field.
 func ByCodeChallenge(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldCodeChallenge, opts...).ToFunc()
+}
+
+// ByResource orders the results by the resource field.
+func ByResource(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldResource, opts...).ToFunc()
 }
 
 // ByScope orders the results by the scope field.

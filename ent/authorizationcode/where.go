@@ -89,6 +89,11 @@ func CodeChallenge(v string) predicate.AuthorizationCode {
 	return predicate.AuthorizationCode(sql.FieldEQ(FieldCodeChallenge, v))
 }
 
+// Resource applies equality check predicate on the "resource" field. It's identical to ResourceEQ.
+func Resource(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldEQ(FieldResource, v))
+}
+
 // Scope applies equality check predicate on the "scope" field. It's identical to ScopeEQ.
 func Scope(v string) predicate.AuthorizationCode {
 	return predicate.AuthorizationCode(sql.FieldEQ(FieldScope, v))
@@ -447,6 +452,71 @@ func CodeChallengeEqualFold(v string) predicate.AuthorizationCode {
 // CodeChallengeContainsFold applies the ContainsFold predicate on the "code_challenge" field.
 func CodeChallengeContainsFold(v string) predicate.AuthorizationCode {
 	return predicate.AuthorizationCode(sql.FieldContainsFold(FieldCodeChallenge, v))
+}
+
+// ResourceEQ applies the EQ predicate on the "resource" field.
+func ResourceEQ(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldEQ(FieldResource, v))
+}
+
+// ResourceNEQ applies the NEQ predicate on the "resource" field.
+func ResourceNEQ(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldNEQ(FieldResource, v))
+}
+
+// ResourceIn applies the In predicate on the "resource" field.
+func ResourceIn(vs ...string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldIn(FieldResource, vs...))
+}
+
+// ResourceNotIn applies the NotIn predicate on the "resource" field.
+func ResourceNotIn(vs ...string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldNotIn(FieldResource, vs...))
+}
+
+// ResourceGT applies the GT predicate on the "resource" field.
+func ResourceGT(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldGT(FieldResource, v))
+}
+
+// ResourceGTE applies the GTE predicate on the "resource" field.
+func ResourceGTE(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldGTE(FieldResource, v))
+}
+
+// ResourceLT applies the LT predicate on the "resource" field.
+func ResourceLT(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldLT(FieldResource, v))
+}
+
+// ResourceLTE applies the LTE predicate on the "resource" field.
+func ResourceLTE(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldLTE(FieldResource, v))
+}
+
+// ResourceContains applies the Contains predicate on the "resource" field.
+func ResourceContains(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldContains(FieldResource, v))
+}
+
+// ResourceHasPrefix applies the HasPrefix predicate on the "resource" field.
+func ResourceHasPrefix(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldHasPrefix(FieldResource, v))
+}
+
+// ResourceHasSuffix applies the HasSuffix predicate on the "resource" field.
+func ResourceHasSuffix(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldHasSuffix(FieldResource, v))
+}
+
+// ResourceEqualFold applies the EqualFold predicate on the "resource" field.
+func ResourceEqualFold(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldEqualFold(FieldResource, v))
+}
+
+// ResourceContainsFold applies the ContainsFold predicate on the "resource" field.
+func ResourceContainsFold(v string) predicate.AuthorizationCode {
+	return predicate.AuthorizationCode(sql.FieldContainsFold(FieldResource, v))
 }
 
 // ScopeEQ applies the EQ predicate on the "scope" field.

@@ -30,6 +30,8 @@ const (
 	FieldScope = "scope"
 	// FieldSignIn holds the string denoting the sign_in field in the database.
 	FieldSignIn = "sign_in"
+	// FieldResource holds the string denoting the resource field in the database.
+	FieldResource = "resource"
 	// FieldCreatedAt holds the string denoting the created_at field in the database.
 	FieldCreatedAt = "created_at"
 	// FieldExpiresAt holds the string denoting the expires_at field in the database.
@@ -55,6 +57,7 @@ var Columns = []string{
 	FieldAccountLabel,
 	FieldScope,
 	FieldSignIn,
+	FieldResource,
 	FieldCreatedAt,
 	FieldExpiresAt,
 	FieldLastUsedAt,
@@ -87,6 +90,8 @@ var (
 	DefaultAccountLabel string
 	// ScopeValidator is a validator for the "scope" field. It is called by the builders before save.
 	ScopeValidator func(string) error
+	// DefaultResource holds the default value on creation for the "resource" field.
+	DefaultResource string
 	// DefaultCreatedAt holds the default value on creation for the "created_at" field.
 	DefaultCreatedAt func() time.Time
 	// DefaultLastUsedAt holds the default value on creation for the "last_used_at" field.
@@ -167,6 +172,11 @@ func ByScope(opts ...sql.OrderTermOption) OrderOption {
 // BySignIn orders the results by the sign_in field.
 func BySignIn(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldSignIn, opts...).ToFunc()
+}
+
+// ByResource orders the results by the resource field.
+func ByResource(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldResource, opts...).ToFunc()
 }
 
 // ByCreatedAt orders the results by the created_at field.

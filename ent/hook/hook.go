@@ -285,6 +285,18 @@ func (f PresenceFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, er
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PresenceMutation", m)
 }
 
+// The RegisteredClientFunc type is an adapter to allow the use of ordinary
+// function as RegisteredClient mutator.
+type RegisteredClientFunc func(context.Context, *ent.RegisteredClientMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f RegisteredClientFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.RegisteredClientMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.RegisteredClientMutation", m)
+}
+
 // The SessionFunc type is an adapter to allow the use of ordinary
 // function as Session mutator.
 type SessionFunc func(context.Context, *ent.SessionMutation) (ent.Value, error)

@@ -32,6 +32,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
@@ -717,6 +718,33 @@ func (f TraversePresence) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.PresenceQuery", q)
 }
 
+// The RegisteredClientFunc type is an adapter to allow the use of ordinary function as a Querier.
+type RegisteredClientFunc func(context.Context, *ent.RegisteredClientQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f RegisteredClientFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.RegisteredClientQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.RegisteredClientQuery", q)
+}
+
+// The TraverseRegisteredClient type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseRegisteredClient func(context.Context, *ent.RegisteredClientQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseRegisteredClient) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseRegisteredClient) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.RegisteredClientQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.RegisteredClientQuery", q)
+}
+
 // The SessionFunc type is an adapter to allow the use of ordinary function as a Querier.
 type SessionFunc func(context.Context, *ent.SessionQuery) (ent.Value, error)
 
@@ -928,6 +956,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.PageDesignQuery, predicate.PageDesign, pagedesign.OrderOption]{typ: ent.TypePageDesign, tq: q}, nil
 	case *ent.PresenceQuery:
 		return &query[*ent.PresenceQuery, predicate.Presence, presence.OrderOption]{typ: ent.TypePresence, tq: q}, nil
+	case *ent.RegisteredClientQuery:
+		return &query[*ent.RegisteredClientQuery, predicate.RegisteredClient, registeredclient.OrderOption]{typ: ent.TypeRegisteredClient, tq: q}, nil
 	case *ent.SessionQuery:
 		return &query[*ent.SessionQuery, predicate.Session, session.OrderOption]{typ: ent.TypeSession, tq: q}, nil
 	case *ent.SessionTokenQuery:

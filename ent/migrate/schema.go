@@ -173,6 +173,7 @@ var (
 		{Name: "agent_name", Type: field.TypeString, Default: ""},
 		{Name: "redirect_uri", Type: field.TypeString},
 		{Name: "code_challenge", Type: field.TypeString},
+		{Name: "resource", Type: field.TypeString, Default: ""},
 		{Name: "scope", Type: field.TypeString},
 		{Name: "account", Type: field.TypeString},
 		{Name: "account_label", Type: field.TypeString, Default: ""},
@@ -190,7 +191,7 @@ var (
 			{
 				Name:    "authorizationcode_expires_at",
 				Unique:  false,
-				Columns: []*schema.Column{AuthorizationCodesColumns[10]},
+				Columns: []*schema.Column{AuthorizationCodesColumns[11]},
 			},
 		},
 	}
@@ -652,6 +653,7 @@ var (
 		{Name: "account_label", Type: field.TypeString, Default: ""},
 		{Name: "scope", Type: field.TypeString},
 		{Name: "sign_in", Type: field.TypeEnum, Enums: []string{"direct", "device", "mediated"}},
+		{Name: "resource", Type: field.TypeString, Default: ""},
 		{Name: "created_at", Type: field.TypeTime},
 		{Name: "expires_at", Type: field.TypeTime, Nullable: true},
 		{Name: "last_used_at", Type: field.TypeTime},
@@ -667,12 +669,12 @@ var (
 			{
 				Name:    "grant_company_id_created_at_id",
 				Unique:  false,
-				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[9], GrantsColumns[0]},
+				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[10], GrantsColumns[0]},
 			},
 			{
 				Name:    "grant_company_id_account_created_at",
 				Unique:  false,
-				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[5], GrantsColumns[9]},
+				Columns: []*schema.Column{GrantsColumns[1], GrantsColumns[5], GrantsColumns[10]},
 			},
 			{
 				Name:    "grant_company_id_client_id",
@@ -682,12 +684,12 @@ var (
 			{
 				Name:    "grant_expires_at",
 				Unique:  false,
-				Columns: []*schema.Column{GrantsColumns[10]},
+				Columns: []*schema.Column{GrantsColumns[11]},
 			},
 			{
 				Name:    "grant_ended_at",
 				Unique:  false,
-				Columns: []*schema.Column{GrantsColumns[12]},
+				Columns: []*schema.Column{GrantsColumns[13]},
 			},
 		},
 	}
@@ -810,6 +812,33 @@ var (
 			},
 		},
 	}
+	// RegisteredClientsColumns holds the columns for the "registered_clients" table.
+	RegisteredClientsColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "name", Type: field.TypeString, Default: ""},
+		{Name: "redirect_uris", Type: field.TypeJSON},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "expires_at", Type: field.TypeTime},
+	}
+	// RegisteredClientsTable holds the schema information for the "registered_clients" table.
+	RegisteredClientsTable = &schema.Table{
+		Name:       "registered_clients",
+		Columns:    RegisteredClientsColumns,
+		PrimaryKey: []*schema.Column{RegisteredClientsColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "registeredclient_company_id_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{RegisteredClientsColumns[1], RegisteredClientsColumns[5]},
+			},
+			{
+				Name:    "registeredclient_expires_at",
+				Unique:  false,
+				Columns: []*schema.Column{RegisteredClientsColumns[5]},
+			},
+		},
+	}
 	// SessionsColumns holds the columns for the "sessions" table.
 	SessionsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -903,6 +932,7 @@ var (
 		{Name: "redirect_uri", Type: field.TypeString, Default: ""},
 		{Name: "state", Type: field.TypeString, Default: ""},
 		{Name: "code_challenge", Type: field.TypeString, Default: ""},
+		{Name: "resource", Type: field.TypeString, Default: ""},
 		{Name: "device_id", Type: field.TypeString, Default: ""},
 		{Name: "session_id", Type: field.TypeString, Default: ""},
 		{Name: "user_id", Type: field.TypeString, Default: ""},
@@ -926,12 +956,12 @@ var (
 			{
 				Name:    "signin_company_id_upstream_hash",
 				Unique:  true,
-				Columns: []*schema.Column{SignInsColumns[1], SignInsColumns[16]},
+				Columns: []*schema.Column{SignInsColumns[1], SignInsColumns[17]},
 			},
 			{
 				Name:    "signin_expires_at",
 				Unique:  false,
-				Columns: []*schema.Column{SignInsColumns[23]},
+				Columns: []*schema.Column{SignInsColumns[24]},
 			},
 		},
 	}
@@ -1029,6 +1059,7 @@ var (
 		OperatorKeysTable,
 		PageDesignsTable,
 		PresencesTable,
+		RegisteredClientsTable,
 		SessionsTable,
 		SessionTokensTable,
 		SignInsTable,

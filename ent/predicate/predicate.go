@@ -75,6 +75,9 @@ type PageDesign func(*sql.Selector)
 // Presence is the predicate function for presence builders.
 type Presence func(*sql.Selector)
 
+// RegisteredClient is the predicate function for registeredclient builders.
+type RegisteredClient func(*sql.Selector)
+
 // Session is the predicate function for session builders.
 type Session func(*sql.Selector)
 

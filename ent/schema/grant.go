@@ -25,6 +25,9 @@ func (Grant) Fields() []ent.Field {
 		field.String("account_label").Default("").Immutable(),
 		field.String("scope").NotEmpty().Immutable(),
 		field.Enum("sign_in").Values("direct", "device", "mediated").Immutable(),
+		// resource is the one MCP server that the Grant is good for, when a client which knows
+		// nothing of Poppy got it (Poppy 6); empty for a Personal Agent's.
+		field.String("resource").Default("").Immutable(),
 		field.Time("created_at").Default(now).Immutable(),
 		// expires_at is unset where the Company sets no lifetime; use never moves it (Poppy 4.8).
 		field.Time("expires_at").Optional().Nillable().Immutable(),
@@ -83,6 +86,8 @@ func (AuthorizationCode) Fields() []ent.Field {
 		field.String("redirect_uri").NotEmpty().Immutable(),
 		// code_challenge is that of PKCE S256.
 		field.String("code_challenge").NotEmpty().Immutable(),
+		// resource as the Grant will have it.
+		field.String("resource").Default("").Immutable(),
 		field.String("scope").NotEmpty().Immutable(),
 		field.String("account").NotEmpty().Immutable(),
 		field.String("account_label").Default("").Immutable(),

@@ -33,6 +33,9 @@ func (SignIn) Fields() []ent.Field {
 		field.String("redirect_uri").Default("").Immutable(),
 		field.String("state").Default("").Immutable().Sensitive(),
 		field.String("code_challenge").Default("").Immutable(),
+		// resource is the MCP server that a client which knows nothing of Poppy signs in
+		// for (Poppy 6); empty for a Personal Agent, which says so at the exchange.
+		field.String("resource").Default("").Immutable(),
 		// device_id is the DeviceAuthorization that is to be decided.
 		field.String("device_id").Default("").Immutable(),
 		// session_id and user_id are those of the Session that a Mediated Sign-In began in.

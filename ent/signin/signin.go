@@ -36,6 +36,8 @@ const (
 	FieldState = "state"
 	// FieldCodeChallenge holds the string denoting the code_challenge field in the database.
 	FieldCodeChallenge = "code_challenge"
+	// FieldResource holds the string denoting the resource field in the database.
+	FieldResource = "resource"
 	// FieldDeviceID holds the string denoting the device_id field in the database.
 	FieldDeviceID = "device_id"
 	// FieldSessionID holds the string denoting the session_id field in the database.
@@ -80,6 +82,7 @@ var Columns = []string{
 	FieldRedirectURI,
 	FieldState,
 	FieldCodeChallenge,
+	FieldResource,
 	FieldDeviceID,
 	FieldSessionID,
 	FieldUserID,
@@ -124,6 +127,8 @@ var (
 	DefaultState string
 	// DefaultCodeChallenge holds the default value on creation for the "code_challenge" field.
 	DefaultCodeChallenge string
+	// DefaultResource holds the default value on creation for the "resource" field.
+	DefaultResource string
 	// DefaultDeviceID holds the default value on creation for the "device_id" field.
 	DefaultDeviceID string
 	// DefaultSessionID holds the default value on creation for the "session_id" field.
@@ -261,6 +266,11 @@ func ByState(opts ...sql.OrderTermOption) OrderOption {
 // ByCodeChallenge orders the results by the code_challenge field.
 func ByCodeChallenge(opts ...sql.OrderTermOption) OrderOption {
 	return sql.OrderByField(FieldCodeChallenge, opts...).ToFunc()
+}
+
+// ByResource orders the results by the resource field.
+func ByResource(opts ...sql.OrderTermOption) OrderOption {
+	return sql.OrderByField(FieldResource, opts...).ToFunc()
 }
 
 // ByDeviceID orders the results by the device_id field.

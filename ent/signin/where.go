@@ -109,6 +109,11 @@ func CodeChallenge(v string) predicate.SignIn {
 	return predicate.SignIn(sql.FieldEQ(FieldCodeChallenge, v))
 }
 
+// Resource applies equality check predicate on the "resource" field. It's identical to ResourceEQ.
+func Resource(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldEQ(FieldResource, v))
+}
+
 // DeviceID applies equality check predicate on the "device_id" field. It's identical to DeviceIDEQ.
 func DeviceID(v string) predicate.SignIn {
 	return predicate.SignIn(sql.FieldEQ(FieldDeviceID, v))
@@ -797,6 +802,71 @@ func CodeChallengeEqualFold(v string) predicate.SignIn {
 // CodeChallengeContainsFold applies the ContainsFold predicate on the "code_challenge" field.
 func CodeChallengeContainsFold(v string) predicate.SignIn {
 	return predicate.SignIn(sql.FieldContainsFold(FieldCodeChallenge, v))
+}
+
+// ResourceEQ applies the EQ predicate on the "resource" field.
+func ResourceEQ(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldEQ(FieldResource, v))
+}
+
+// ResourceNEQ applies the NEQ predicate on the "resource" field.
+func ResourceNEQ(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldNEQ(FieldResource, v))
+}
+
+// ResourceIn applies the In predicate on the "resource" field.
+func ResourceIn(vs ...string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldIn(FieldResource, vs...))
+}
+
+// ResourceNotIn applies the NotIn predicate on the "resource" field.
+func ResourceNotIn(vs ...string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldNotIn(FieldResource, vs...))
+}
+
+// ResourceGT applies the GT predicate on the "resource" field.
+func ResourceGT(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldGT(FieldResource, v))
+}
+
+// ResourceGTE applies the GTE predicate on the "resource" field.
+func ResourceGTE(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldGTE(FieldResource, v))
+}
+
+// ResourceLT applies the LT predicate on the "resource" field.
+func ResourceLT(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldLT(FieldResource, v))
+}
+
+// ResourceLTE applies the LTE predicate on the "resource" field.
+func ResourceLTE(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldLTE(FieldResource, v))
+}
+
+// ResourceContains applies the Contains predicate on the "resource" field.
+func ResourceContains(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldContains(FieldResource, v))
+}
+
+// ResourceHasPrefix applies the HasPrefix predicate on the "resource" field.
+func ResourceHasPrefix(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldHasPrefix(FieldResource, v))
+}
+
+// ResourceHasSuffix applies the HasSuffix predicate on the "resource" field.
+func ResourceHasSuffix(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldHasSuffix(FieldResource, v))
+}
+
+// ResourceEqualFold applies the EqualFold predicate on the "resource" field.
+func ResourceEqualFold(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldEqualFold(FieldResource, v))
+}
+
+// ResourceContainsFold applies the ContainsFold predicate on the "resource" field.
+func ResourceContainsFold(v string) predicate.SignIn {
+	return predicate.SignIn(sql.FieldContainsFold(FieldResource, v))
 }
 
 // DeviceIDEQ applies the EQ predicate on the "device_id" field.

@@ -19,6 +19,7 @@ const (
 type Kept interface {
 	store.SignIns
 	store.Attempts
+	store.Clients
 }
 
 // Start begins the work in the background: rows that nobody needs are dropped.
@@ -53,11 +54,15 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
-// Prune drops sign-ins a day after they ran out, and counters whose window is over.
+// Prune drops sign-ins a day after they ran out, registrations that have expired, and
+// counters whose window is over.
 // Several processes may prune at once.
 func (s *Service) Prune(ctx context.Context) error {
 	now := s.now()
 	if err := prune.InBatches(ctx, func(limit int) (int, error) { return s.kept.Prune(ctx, now.Add(-keepSignIns), limit) }); err != nil {
+		return err
+	}
+	if err := prune.InBatches(ctx, func(limit int) (int, error) { return s.kept.PruneClients(ctx, now, limit) }); err != nil {
 		return err
 	}
 	return prune.InBatches(ctx, func(limit int) (int, error) { return s.kept.PruneAttempts(ctx, now, limit) })

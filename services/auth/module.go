@@ -26,6 +26,7 @@ import (
 	"github.com/poppyfield/poppyfield/services/auth/agents"
 	"github.com/poppyfield/poppyfield/services/auth/app"
 	"github.com/poppyfield/poppyfield/services/auth/browser"
+	"github.com/poppyfield/poppyfield/services/auth/clients"
 	"github.com/poppyfield/poppyfield/services/auth/connect"
 	"github.com/poppyfield/poppyfield/services/auth/credentials"
 	"github.com/poppyfield/poppyfield/services/auth/rpc"
@@ -104,12 +105,13 @@ func New(cfg Config, d Deps) (*Service, error) {
 	kept := entstore.New(d.DB)
 	accounts := connect.NewCredentials(d.RelaySignIn, d.Keys)
 	checker := &credentials.Checker{Attempts: kept, SignIns: kept, Connect: accounts, Keys: d.Keys, Now: d.Now}
-	a := &app.App{Agents: known, Sessions: d.Sessions, SignIns: d.SignIns, Pending: kept, Credentials: checker, Now: d.Now}
+	book := &clients.Book{Documents: known, Kept: kept, Attempts: kept, Now: d.Now}
+	a := &app.App{Agents: known, Clients: book, Sessions: d.Sessions, SignIns: d.SignIns, Pending: kept, Credentials: checker, Now: d.Now}
 	endpoints := web.New(web.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, web.Deps{
-		App: a, Sessions: d.Sessions, Asked: accounts, Now: d.Now, Log: d.Log,
+		App: a, Sessions: d.Sessions, Asked: accounts, Clients: book, Now: d.Now, Log: d.Log,
 	})
 	signIn := &signin.App{
-		Agents: known, SignIns: kept, Attempts: kept, Sessions: d.SignIns, Connections: d.Connections,
+		Agents: known, Clients: book, SignIns: kept, Attempts: kept, Sessions: d.SignIns, Connections: d.Connections,
 		OIDC: connect.NewOIDC(d.RelaySignIn, d.Keys, d.Now), Credentials: checker, Keys: d.Keys, Now: d.Now,
 	}
 	site, err := browser.New(browser.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, browser.Deps{

@@ -69,6 +69,7 @@ type parts struct {
 	accounts *identity.Provider
 	account  *account
 	visits   *visits
+	mcp      *mcpServer
 	// upstream is the client that Poppyfield signs customers in as.
 	upstream identity.Client
 }
@@ -97,6 +98,7 @@ func newParts(cfg Config) (*parts, error) {
 		mail: mail, site: site, agent: newBackend(mail, shop), check: newCredentialCheck(mail, customers),
 		accounts: accounts, account: newAccount(site, issuer, own, newHTTPClient(cfg.Roots, cfg.Hosts), cfg.Log), upstream: upstream,
 		visits: newVisits(site, cfg.Log),
+		mcp: newMCPServer(shop, cfg.Now),
 	}, nil
 }
 
@@ -108,6 +110,7 @@ func (p *parts) handler(cfg Config) http.Handler {
 	p.visits.mount(mux)
 	mux.Handle(backendPath, p.agent)
 	mux.Handle(credentialsPath, p.check)
+	mux.Handle(mcpPath, p.mcp)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
@@ -172,6 +175,10 @@ func Start(ctx context.Context, cfg Config) (*Shop, error) {
 		return nil, errors.Join(err, s.server.Close())
 	}
 	p.visits.open(open)
+	p.mcp.guard.Store(&guard{
+		api:     &adminClient{origin: strings.TrimSuffix(cfg.APIOrigin, "/"), key: s.result.APIKey, http: newHTTPClient(cfg.Roots, cfg.Hosts)},
+		company: s.result.Company, url: cfg.origin(cfg.Domain) + mcpPath,
+	})
 	if cfg.StreamAddress != "" {
 		streams := &streamer{cfg: cfg, backend: p.agent, company: s.result.Company, key: s.result.APIKey}
 		p.agent.desk.busy.Go(func() { streams.run(p.agent.desk.ctx) })

@@ -64,6 +64,18 @@ type (
 		DirectScopes         []string          `json:"direct_scopes"`
 		DeviceScopes         []string          `json:"device_scopes"`
 		MediatedScopes       []string          `json:"mediated_scopes"`
+		APIs                 []api             `json:"apis"`
+		MCPRegistration      bool              `json:"mcp_registration"`
+	}
+	api struct {
+		Type        string    `json:"type"`
+		URL         string    `json:"url"`
+		Description string    `json:"description"`
+		Rules       []apiRule `json:"rules"`
+	}
+	apiRule struct {
+		Path   string   `json:"path"`
+		Scopes []string `json:"scopes"`
 	}
 	backend struct {
 		Kind  string `json:"kind,omitempty"`
@@ -191,7 +203,7 @@ func (o *onboarding) domain(ctx context.Context) (domain, error) {
 
 func (o *onboarding) settings(ctx context.Context) error {
 	at := "/v1/" + o.result.Company + "/discoverySettings"
-	want := wantedSettings()
+	want := wantedSettings(o.cfg.origin(o.cfg.Domain) + mcpPath)
 	var have discoverySettings
 	if err := o.api.call(ctx, http.MethodGet, at, nil, nil, &have); err != nil {
 		return err
@@ -200,7 +212,7 @@ func (o *onboarding) settings(ctx context.Context) error {
 		return nil
 	}
 	query := requestID()
-	query.Set("update_mask", "organization_name,conversations_enabled,custom_scopes,direct_scopes,device_scopes,mediated_scopes")
+	query.Set("update_mask", "organization_name,conversations_enabled,custom_scopes,direct_scopes,device_scopes,mediated_scopes,apis,mcp_registration")
 	return o.api.call(ctx, http.MethodPatch, at, query, want, nil)
 }
 

@@ -54,7 +54,13 @@ type (
 func (s discoverySettings) same(t discoverySettings) bool {
 	return s.OrganizationName == t.OrganizationName && s.ConversationsEnabled == t.ConversationsEnabled &&
 		maps.Equal(s.CustomScopes, t.CustomScopes) && slices.Equal(s.DirectScopes, t.DirectScopes) &&
-		slices.Equal(s.DeviceScopes, t.DeviceScopes) && slices.Equal(s.MediatedScopes, t.MediatedScopes)
+		slices.Equal(s.DeviceScopes, t.DeviceScopes) && slices.Equal(s.MediatedScopes, t.MediatedScopes) &&
+		s.MCPRegistration == t.MCPRegistration && slices.EqualFunc(s.APIs, t.APIs, api.same)
+}
+
+func (a api) same(b api) bool {
+	return a.Type == b.Type && a.URL == b.URL && a.Description == b.Description &&
+		slices.EqualFunc(a.Rules, b.Rules, func(r, s apiRule) bool { return r.Path == s.Path && slices.Equal(r.Scopes, s.Scopes) })
 }
 
 // same leaves out what is only written or only read. That the provider's secret is
@@ -70,12 +76,16 @@ func (d pageDesign) same(e pageDesign) bool {
 		maps.EqualFunc(d.ScopeTexts, e.ScopeTexts, func(a, b localizedText) bool { return maps.Equal(a.Texts, b.Texts) })
 }
 
-func wantedSettings() discoverySettings {
+func wantedSettings(mcpURL string) discoverySettings {
 	all := []string{scopeRead, scopeWrite, scopeAddresses}
 	return discoverySettings{
 		OrganizationName: displayName, ConversationsEnabled: true,
 		CustomScopes: map[string]string{scopeAddresses: "See and change your delivery addresses"},
 		DirectScopes: all, DeviceScopes: all, MediatedScopes: []string{scopeRead},
+		APIs: []api{{
+			Type: "mcp", URL: mcpURL, Description: "Orders at " + displayName, Rules: []apiRule{{Path: "/", Scopes: []string{scopeRead}}},
+		}},
+		MCPRegistration: true,
 	}
 }
 

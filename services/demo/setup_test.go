@@ -275,7 +275,11 @@ func TestStart_OnboardsTheCompany(t *testing.T) {
 	require.Equal(t, discoverySettings{
 		OrganizationName: displayName, ConversationsEnabled: true,
 		CustomScopes: map[string]string{"addresses": "See and change your delivery addresses"},
-		DirectScopes: all, DeviceScopes: all, MediatedScopes: []string{"poppy:read"},
+		DirectScopes: all, DeviceScopes: all, MediatedScopes: []string{"poppy:read"}, MCPRegistration: true,
+		APIs: []api{{
+			Type: "mcp", URL: cfg.origin(testDomain) + "/mcp", Description: "Orders at Noodle Bar",
+			Rules: []apiRule{{Path: "/", Scopes: []string{"poppy:read"}}},
+		}},
 	}, a.set)
 	require.Equal(t, "SIGN_IN_METHOD_OIDC", a.connect.Method)
 	require.Equal(t, cfg.origin(testAccounts), a.connect.OIDC.Issuer)
@@ -307,6 +311,7 @@ func TestStart_AgainChangesNothing(t *testing.T) {
 	cfg := shopConfig(t, a, dir)
 	// The identity provider's port is part of its issuer.
 	a.connect.OIDC.Issuer, a.browser.Endpoint = cfg.origin(testAccounts), cfg.origin(testDomain)+joinPath
+	a.set.APIs[0].URL = cfg.origin(testDomain) + mcpPath
 	second := startShop(t, cfg)
 	defer stopShop(t, second)
 	want := first.Result()
@@ -320,7 +325,8 @@ func TestStart_StoresTheClientSecretAgainWhenItIsAnother(t *testing.T) {
 	stopShop(t, startShop(t, shopConfig(t, a, dir)))
 	require.NoError(t, os.Remove(filepath.Join(dir, "client-poppyfield")))
 	cfg := shopConfig(t, a, dir)
-	a.connect.OIDC.Issuer, a.browser.Endpoint, a.writes = cfg.origin(testAccounts), cfg.origin(testDomain)+joinPath, nil
+	a.connect.OIDC.Issuer, a.browser.Endpoint = cfg.origin(testAccounts), cfg.origin(testDomain)+joinPath
+	a.set.APIs[0].URL, a.writes = cfg.origin(testDomain)+mcpPath, nil
 	stopShop(t, startShop(t, cfg))
 	require.Equal(t, []string{"PATCH /v1/companies/cmp_1/signInConnection"}, a.writes)
 	require.Len(t, a.clients, 2)

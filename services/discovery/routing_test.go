@@ -238,7 +238,8 @@ func TestRoutes_AnyoneReadsDocuments(t *testing.T) {
 	r := newRig(t)
 	require.Equal(t, map[string]publicweb.Caller{
 		"GET /poppy/{domain}/poppy.json": publicweb.Anyone, "GET /.well-known/oauth-authorization-server": publicweb.Anyone, "GET /poppy/webhook-keys.json": publicweb.Anyone, "GET /poppy/egress-addresses.json": publicweb.Anyone,
-		"GET /poppy/logo": publicweb.Anyone,
+		"GET /poppy/logo": publicweb.Anyone, "GET /poppy/resources/{key}.json": publicweb.Anyone,
+		"GET /.well-known/oauth-protected-resource": publicweb.Anyone, "GET /.well-known/oauth-protected-resource/{path...}": publicweb.Anyone,
 	}, r.router.Table())
 }
 

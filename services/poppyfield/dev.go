@@ -341,6 +341,7 @@ func printReady(dir string, r ready) {
 		fmt.Printf("  Its document, by redirect        https://%s/.well-known/poppy.json\n", r.DemoDomain)
 		fmt.Printf("  Its issuer                       %s\n", r.DemoIssuer)
 		fmt.Printf("  Its own identity provider        %s\n", r.Accounts)
+		fmt.Printf("  Its MCP server                   https://%s/mcp\n", r.DemoDomain)
 	}
 	fmt.Printf("  Admin API (OpenAPI)              %s/v1/openapi.yaml\n", r.APIOrigin)
 	fmt.Printf("  Keys and addresses               %s\n", filepath.Join(dir, "ready.json"))

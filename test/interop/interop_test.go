@@ -82,6 +82,30 @@ func foreignSignIn(t *testing.T) {
 	t.Logf("%s", out)
 }
 
+// TestMCP_ForeignClient has the official MCP client sign in and call the demo's MCP server.
+func TestMCP_ForeignClient(t *testing.T) {
+	t.Run("sqlite", foreignMCPClient)
+}
+
+func foreignMCPClient(t *testing.T) {
+	clausetest.Covers(t,
+		"poppy-0.1/6#5", "poppy-0.1/6#6", "poppy-0.1/6#11", "poppy-0.1/6#12", "poppy-0.1/6#15", "poppy-0.1/6#16", "poppy-0.1/6#17",
+		"poppy-0.1/6#18", "poppy-0.1/6#21", "poppy-0.1/6#29",
+	)
+	clausetest.Refuses(t, "poppy-0.1/6#12", "poppy-0.1/4.3#32")
+	node, err := exec.LookPath("node")
+	require.NoError(t, err, "the foreign clients run on Node.js: run `make setup`")
+	certificate := peer.NewCertificate(t, "client.interop.test")
+	port := strconv.Itoa(freePort(t))
+	server := devserver.Start(t, devserver.Options{
+		TrustCA: []string{certificate.CA}, DevHosts: []string{"client.interop.test=127.0.0.1:" + port},
+	})
+	script := exec.CommandContext(t.Context(), node, "mcp.mjs", server.ReadyFile, port, certificate.Chain, certificate.Key)
+	out, err := script.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Logf("%s", out)
+}
+
 func freePort(t *testing.T) int {
 	t.Helper()
 	port, err := child.FreePort()

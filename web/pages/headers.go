@@ -32,6 +32,9 @@ func setHeaders(h http.Header, leaves bool, o Options) error {
 	if leaves {
 		// Not the agent's host alone: its callback may redirect on.
 		formAction += " https:"
+		if o.ToDevice {
+			formAction += " http://127.0.0.1:* http://localhost:*"
+		}
 	}
 	if len(o.FrameAncestors) > 0 {
 		for _, a := range o.FrameAncestors {

@@ -23,7 +23,8 @@ type Brand struct {
 }
 
 // Agent is the Personal Agent that asks. Name and logo are its own words; Host is
-// the host of its client_id, which is what it has proved.
+// the host of its client_id, which is what it has proved. Of a client that is no agent it
+// is where the answer goes.
 type Agent struct{ Name, Host, LogoURL string }
 
 // Form is where a page's answer goes, and what proves that it is the answer to it.
@@ -104,6 +105,9 @@ type Consent struct {
 	Scopes   []Scope
 	Withheld []string // texts of what it does not ask for and won't be able to do
 	UserCode string   // Device Sign-In: the code to compare; empty otherwise
+	// Server is the host of the one MCP server that a client which is no Personal Agent
+	// signs in for; empty for an agent.
+	Server string
 	// MayLeave: the answer's redirect leads to the agent's own site.
 	MayLeave bool
 }

@@ -235,6 +235,20 @@ func TestWrite_ConsentShowsEachScopeWithATickBox(t *testing.T) {
 	require.Contains(t, text(one(t, root, "legend")), "What Example Agent may do")
 }
 
+func TestWrite_ConsentOfAClientThatIsNoAgent(t *testing.T) {
+	consent := pages.Consent{Agent: pages.Agent{Name: "Example Tool", Host: "127.0.0.1"}, Server: "mcp.company.example"}
+	said := func() string {
+		_, root := write(t, newRenderer(t), language.English, pages.Brand{Base: base}, consent)
+		return text(one(t, root, "main"))
+	}
+	const isNone = "This is not a personal agent"
+	for _, want := range []string{isNone, "mcp.company.example and nowhere else", "Only go on if you started this yourself"} {
+		require.Contains(t, said(), want)
+	}
+	consent.Server = ""
+	require.NotContains(t, said(), isNone)
+}
+
 func TestWrite_EnterInATickBoxDecidesNothing(t *testing.T) {
 	_, root := write(t, newRenderer(t), language.English, pages.Brand{Base: base}, pages.Consent{Scopes: []pages.Scope{{Name: "a", Text: "A"}}})
 	for _, form := range all(root, "form") {

@@ -59,6 +59,9 @@ type Options struct {
 	// FrameAncestors are the origins that may show the page in a frame, in the form of
 	// CSP's source expressions; without any, none may.
 	FrameAncestors []string
+	// ToDevice: where the answer's redirect may leave for the agent's site, it may also lead
+	// to a program on the User's own device.
+	ToDevice bool
 }
 
 // Write answers with a page, in the supported language nearest to lang. Nothing is

@@ -88,14 +88,16 @@ func TestWrite_Headers(t *testing.T) {
 		policy  string
 		frame   string
 	}{
-		"stays":       {pages.Login{}, pages.Options{}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"login":       {pages.Login{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"code":        {pages.Code{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"leave":       {pages.Leave{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"consent":     {pages.Consent{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"failure":     {pages.Failure{Reason: pages.LoginFailed, MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"device":      {pages.Consent{}, pages.Options{}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
-		"not embeded": {pages.ConnectedAgents{}, pages.Options{}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"stays":              {pages.Login{}, pages.Options{}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"login":              {pages.Login{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"code":               {pages.Code{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"leave":              {pages.Leave{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"consent":            {pages.Consent{MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"failure":            {pages.Failure{Reason: pages.LoginFailed, MayLeave: true}, pages.Options{}, "form-action 'self' https:; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"to a device":        {pages.Consent{MayLeave: true}, pages.Options{ToDevice: true}, "form-action 'self' https: http://127.0.0.1:* http://localhost:*; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"stays, on a device": {pages.Login{}, pages.Options{ToDevice: true}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"device":             {pages.Consent{}, pages.Options{}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
+		"not embeded":        {pages.ConnectedAgents{}, pages.Options{}, "form-action 'self'; base-uri 'none'; frame-ancestors 'none'", "DENY"},
 		"embedded": {
 			pages.ConnectedAgents{},
 			pages.Options{FrameAncestors: []string{"https://company.example", "https://*.company.example"}},

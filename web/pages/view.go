@@ -24,7 +24,7 @@ func newView(version string, lang language.Tag, b Brand, p Page) (view, error) {
 	v.values = map[string]string{"company": b.Company}
 	switch p := p.(type) {
 	case Consent:
-		v.values["account"] = p.Account
+		v.values["account"], v.values["server"] = p.Account, p.Server
 	case ConnectedAgents:
 		v.values["account"] = p.Account
 		v.values["count"] = strconv.Itoa(p.Ended)

@@ -59,6 +59,8 @@ type Company struct {
 	APIs *access.Table
 	// Browser is nil where we take no browsers into the Company's Sessions (Poppy 5).
 	Browser *BrowserSession
+	// RegistersClients: MCP clients that know nothing of Poppy may register themselves.
+	RegistersClients bool
 	// Domains that the Company has verified.
 	Domains []string
 	Version int64
@@ -128,6 +130,7 @@ var errNotFound = problem.New(problem.NotFound, problem.NotFoundReason, "", "not
 // the host has a single issuer. A host without an issuer is that of browser session
 // endpoints.
 func choose(on []*Company, host, path string) *Company {
+	path = strings.TrimPrefix(path, discovery.WellKnownResource) // of a place on the host
 	var best, last *Company
 	issuers := 0
 	for _, c := range on {
@@ -254,7 +257,7 @@ func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
 		AnswerDeadline: s.GetAnswerDeadline().AsDuration(), SessionStartsPerMinute: int(s.GetSessionStartsPerMinute()),
 		RequestsPerMinute: int(s.GetRequestsPerMinute()), SignIn: signInFrom(s.GetSignIn()), Test: s.GetTest(), Domains: s.GetDomains(),
 		RequiredExtensions: s.GetRequiredExtensions(), Version: s.GetVersion(),
-		APIs: access.NewTable(apisFrom(s.GetApis())),
+		APIs: access.NewTable(apisFrom(s.GetApis())), RegistersClients: s.GetMcpRegistration(),
 	}, nil
 }
 

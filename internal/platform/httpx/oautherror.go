@@ -33,8 +33,7 @@ type OAuthAnswer struct {
 // OAuthError returns how err is answered at a place. Anything but a problem becomes
 // server_error, with the request's id, where there is one, as the only trace of it. An
 // unknown conversation is answered without a word of why (decision 21), so that two
-// answers never differ. A nonce that came with the problem goes into its header and nowhere
-// else.
+// answers never differ. What of Extra belongs into a header goes there and nowhere else.
 func OAuthError(err error, place Place, requestID string) OAuthAnswer {
 	e := problem.As(err)
 	out := OAuthAnswer{Status: oauthStatus(e, place), Header: http.Header{}}
@@ -45,7 +44,7 @@ func OAuthError(err error, place Place, requestID string) OAuthAnswer {
 	}
 	body := oauthBody{}
 	for name, value := range e.Extra {
-		if name != problem.DPoPNonce {
+		if name != problem.DPoPNonce && name != problem.ResourceMetadata {
 			body[name] = value
 		}
 	}
@@ -155,6 +154,9 @@ func challenge(e *problem.Error, status int, place Place, description string) st
 		params = append(params, `scope="`+scope+`"`)
 	}
 	if place == BearerResource {
+		if at := e.Extra[problem.ResourceMetadata]; at != "" { // RFC9728/5.1
+			params = append(params, `resource_metadata="`+at+`"`)
+		}
 		return "Bearer " + strings.Join(params, ", ")
 	}
 	params = append(params, `algs="`+strings.Join(jose.Algs(), " ")+`"`) // RFC9449/7.1

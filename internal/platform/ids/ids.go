@@ -34,6 +34,7 @@ const (
 	Telling       = "wdl"
 	Endpoint      = "wep"
 	Attempt       = "att"
+	MCPClient     = "mcl"
 )
 
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's base 32

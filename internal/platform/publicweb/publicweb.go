@@ -24,11 +24,14 @@ type Route struct {
 	// Method, such as "POST"; "GET" answers HEAD too.
 	Method string
 	// Path below the issuer, with at most one parameter in a segment:
-	// "/poppy/conversations/{id}/events", "/assets/pages-{version}.css".
+	// "/poppy/conversations/{id}/events", "/assets/pages-{version}.css". A last segment such
+	// as "{path...}" stands for any number of them.
 	Path    string
 	Handler Handler
 	// WellKnown marks a path that, for an issuer with a path, is also found inserted between host and path (RFC 8414 3.1).
 	WellKnown bool
+	// OfHost marks a path below the host itself, whatever the issuer's is.
+	OfHost bool
 	// Caller says who may call. A route that doesn't say is not served.
 	Caller Caller
 }
@@ -49,6 +52,8 @@ const (
 	Browser
 	// AgentBrowser is a Personal Agent's browser with an assertion of its agent (Poppy 5).
 	AgentBrowser
+	// Stranger is a program that nothing is known of but its address: it asks to become a client.
+	Stranger
 )
 
 func (c Caller) String() string {
@@ -63,6 +68,8 @@ func (c Caller) String() string {
 		return "browser"
 	case AgentBrowser:
 		return "agent's browser"
+	case Stranger:
+		return "stranger"
 	}
 	return "nobody"
 }
@@ -82,6 +89,7 @@ type route struct {
 	Route
 	name     string
 	segments []segment
+	rest     bool // the last segment is left out: it fits everything
 }
 
 // segment is a part of a path: what has to be there or, around a parameter, before and after it.
@@ -117,7 +125,11 @@ func New(companies Resolver, routes []Route) *Router {
 		if r.Caller == 0 {
 			continue
 		}
-		rt.routes = append(rt.routes, route{r, r.Method + " " + r.Path, segmentsOf(r.Path)})
+		one := route{Route: r, name: r.Method + " " + r.Path, segments: segmentsOf(r.Path)}
+		if last := len(one.segments) - 1; strings.HasSuffix(one.segments[last].param, "...") {
+			one.segments, one.rest = one.segments[:last], true
+		}
+		rt.routes = append(rt.routes, one)
 	}
 	return rt
 }
@@ -151,14 +163,17 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var allowed []string
 	candidates, n := below(path, c.Issuer.Path())
-	if host != c.Issuer.Hostname() {
+	if host == c.Issuer.Hostname() {
+		candidates[n] = candidate{path: path, ofHost: true}
+		n++
+	} else {
 		// The Company's browser session endpoint, which alone is found elsewhere.
-		candidates, n = [2]candidate{{path: discovery.BrowserSessionPath}}, 1
+		candidates, n = [3]candidate{{path: discovery.BrowserSessionPath}}, 1
 	}
 	for _, candidate := range candidates[:n] {
 		for i := range rt.routes {
 			r2 := &rt.routes[i]
-			if candidate.wellKnown && !r2.WellKnown || !r2.matches(candidate.path) {
+			if candidate.wellKnown && !r2.WellKnown || candidate.ofHost != r2.OfHost || !r2.matches(candidate.path) {
 				continue
 			}
 			if r2.Caller == Anyone && r.Method == http.MethodOptions {
@@ -198,14 +213,16 @@ func (r *route) methods() []string {
 type candidate struct {
 	path      string
 	wellKnown bool
+	ofHost    bool
 }
 
 // below returns the path as seen from the issuer: without the issuer's path, and,
 // for a well-known path, with the issuer's path taken off the end (RFC 8414 3.1).
 // A proxy may have taken the issuer's path off already, so the path as it is counts as well.
-func below(path, issuerPath string) (out [2]candidate, n int) {
+// There is room for one more.
+func below(path, issuerPath string) (out [3]candidate, n int) {
 	if issuerPath == "" {
-		return [2]candidate{{path: path}}, 1
+		return [3]candidate{{path: path}}, 1
 	}
 	if rest, ok := strings.CutPrefix(path, issuerPath); ok && strings.HasPrefix(rest, "/") {
 		out[n] = candidate{path: rest}
@@ -216,7 +233,7 @@ func below(path, issuerPath string) (out [2]candidate, n int) {
 		n++
 	}
 	if n == 0 && !strings.HasPrefix(path, "/.well-known/") {
-		return [2]candidate{{path: path}}, 1
+		return [3]candidate{{path: path}}, 1
 	}
 	return out, n
 }
@@ -234,7 +251,7 @@ func (r *route) matches(path string) bool {
 			return false
 		}
 	}
-	return !more
+	return more == r.rest
 }
 
 // setValues gives the handler the parameters in a path that matches.

@@ -52,6 +52,7 @@ func newRouter() *publicweb.Router {
 		{Method: http.MethodGet, Path: "/.well-known/about", Handler: reached, WellKnown: true, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/.well-known/private", Handler: reached, Caller: publicweb.Session},
 		{Method: http.MethodGet, Path: "/nobodys", Handler: reached},
+		{Method: http.MethodGet, Path: "/.well-known/place/{path...}", Handler: reached, Caller: publicweb.Anyone, OfHost: true},
 		{Method: http.MethodGet, Path: "/files/page-{id}.css", Handler: reached, Caller: publicweb.Anyone},
 	})
 }
@@ -108,6 +109,11 @@ func TestServeHTTP_Matching(t *testing.T) {
 		"well-known without the path":    {"GET", "https://path.example/.well-known/about", "", "", ""},
 		"not a well-known, inserted":     {"GET", "https://path.example/.well-known/private/t/acme", "", "", ""},
 		"well-known, inserted and slash": {"GET", "https://path.example/.well-known/about/t/acme/", "", "", ""},
+		"of the host":                    {"GET", "https://root.example/.well-known/place/a/b", "GET /.well-known/place/{path...}", "", ""},
+		"of the host, nothing more":      {"GET", "https://root.example/.well-known/place/", "GET /.well-known/place/{path...}", "", ""},
+		"of the host, no slash":          {"GET", "https://root.example/.well-known/place", "", "", ""},
+		"of a host with a path":          {"GET", "https://path.example/.well-known/place/t/acme/a", "GET /.well-known/place/{path...}", "", ""},
+		"of the host, below the path":    {"GET", "https://path.example/t/acme/.well-known/place/a", "", "", ""},
 		"unknown host":                   {"POST", "https://unknown.example/things", "", "", ""},
 		"malformed host":                 {"POST", "https://-.example/things", "", "", ""},
 	} {
@@ -167,7 +173,7 @@ func TestTable_SaysWhoMayCall(t *testing.T) {
 	table := newRouter().Table()
 	require.Equal(t, publicweb.Session, table["GET /things/{id}/parts/{sub}"])
 	require.Equal(t, publicweb.Anyone, table["GET /.well-known/about"])
-	require.Len(t, table, 7)
+	require.Len(t, table, 8)
 }
 
 func TestNew_RouteThatNobodyMayCallIsNotServed(t *testing.T) {

@@ -23,21 +23,59 @@ type Document struct {
 	LogoURI      string // an https URL on any host, or ""
 	JWKSURI      string
 	RedirectURIs []string // empty: the agent takes no part in Direct Sign-In
+	// Public: the document is that of a client which can't authenticate, and so of no
+	// Personal Agent. Only ParseClient returns such a one.
+	Public bool
 	// Extensions holds the version of each extension the agent lists (Poppy 3.3).
 	Extensions map[string]string
 }
 
-// HasRedirectURI reports whether uri is one of the registered ones, byte for byte (Poppy 4.5).
+// HasRedirectURI reports whether uri is one of the registered ones, byte for byte
+// (Poppy 4.5). The port of a loopback address, which a public client alone may have, is
+// whatever its device had free (RFC 8252 section 7.3).
 func (d Document) HasRedirectURI(uri string) bool {
-	return slices.Contains(d.RedirectURIs, uri)
+	if slices.Contains(d.RedirectURIs, uri) {
+		return true
+	}
+	portless, ok := withoutPort(uri)
+	return ok && d.Public && slices.ContainsFunc(d.RedirectURIs, func(registered string) bool {
+		r, ok := withoutPort(registered)
+		return ok && r == portless
+	})
 }
 
-// ParseDocument checks the body fetched from id's URL. contentType is the value of
+// ParseDocument is ParseClient for Personal Agents alone, who can authenticate (Poppy 4.1).
+func ParseDocument(id ClientID, contentType string, body []byte) (Document, error) {
+	d, err := ParseClient(id, contentType, body)
+	if err == nil {
+		err = d.CheckAgent()
+	}
+	if err != nil {
+		return Document{}, err
+	}
+	return d, nil
+}
+
+// CheckAgent fails with INVALID_CLIENT where the document is a public client's.
+func (d Document) CheckAgent() error {
+	switch {
+	case !d.Public:
+		return nil
+	case d.JWKSURI == "":
+		return refuse(SameDomain, "the client document has no jwks_uri")
+	}
+	return refuse(SameDomain, "token_endpoint_auth_method is not private_key_jwt")
+}
+
+// ParseClient checks the body fetched from id's URL. contentType is the value of
 // its header; that the status was 200, without a redirect, is the caller's check. One
 // bad URL makes the whole document invalid. Members it doesn't know are ignored, and
 // so are a logo_uri and extensions entries that don't have their form. It fails with
 // INVALID_CLIENT.
-func ParseDocument(id ClientID, contentType string, body []byte) (Document, error) {
+//
+// Without a way to authenticate the document is that of a public client: it has
+// redirect_uris, on the host of its client_id or on the User's own device.
+func ParseClient(id ClientID, contentType string, body []byte) (Document, error) {
 	if !isJSONType(contentType) {
 		return Document{}, refuse(DocumentForm, "the client document is not application/json or a +json type")
 	}
@@ -49,7 +87,12 @@ func ParseDocument(id ClientID, contentType string, body []byte) (Document, erro
 		return Document{}, refuse(DocumentForm, "the client document is not a sound JSON object").WithCause(err)
 	}
 	d := Document{Name: id.host}
+	redirects := redirectURIs{}
 	for name, v, ok := object.Next(); ok; name, v, ok = object.Next() {
+		if string(name) == "redirect_uris" {
+			redirects = readRedirectURIs(id, v)
+			continue
+		}
 		if err := d.read(id, string(name), v); err != nil {
 			return Document{}, err
 		}
@@ -57,9 +100,16 @@ func ParseDocument(id ClientID, contentType string, body []byte) (Document, erro
 	if d.ClientID == "" {
 		return Document{}, refuse(SameClientID, "the client document has no client_id")
 	}
-	if d.JWKSURI == "" {
-		return Document{}, refuse(SameDomain, "the client document has no jwks_uri")
+	d.Public = d.Public || d.JWKSURI == ""
+	switch {
+	case redirects.fault != nil:
+		return Document{}, redirects.fault
+	case redirects.loopback != nil && !d.Public:
+		return Document{}, redirects.loopback
+	case d.Public && len(redirects.uris) == 0:
+		return Document{}, d.CheckAgent()
 	}
+	d.RedirectURIs = redirects.uris
 	return d, nil
 }
 
@@ -84,10 +134,12 @@ func (d *Document) read(id ClientID, name string, v jsonx.Value) error {
 	case "jwks_uri":
 		d.JWKSURI = v.Text()
 		return checkURL(id, "jwks_uri", v)
-	case "redirect_uris":
-		return d.readRedirectURIs(id, v)
 	case "token_endpoint_auth_method":
-		if v.Text() != "private_key_jwt" {
+		switch v.Text() {
+		case "private_key_jwt":
+		case "none":
+			d.Public = true
+		default:
 			return refuse(SameDomain, "token_endpoint_auth_method is not private_key_jwt")
 		}
 	case "client_secret", "client_secret_expires_at":
@@ -100,18 +152,32 @@ func (d *Document) read(id ClientID, name string, v jsonx.Value) error {
 	return nil
 }
 
-func (d *Document) readRedirectURIs(id ClientID, v jsonx.Value) error {
+// redirectURIs is the member as it was read, before it is known whose document it is.
+type redirectURIs struct {
+	uris     []string
+	fault    error // what makes it nobody's
+	loopback error // what a Personal Agent is told of the first one on the User's device
+}
+
+func readRedirectURIs(id ClientID, v jsonx.Value) (out redirectURIs) {
 	list, ok := v.Array()
 	if !ok {
-		return refuse(SameDomain, "redirect_uris is not a list")
+		out.fault = refuse(SameDomain, "redirect_uris is not a list")
+		return out
 	}
 	for v, ok := list.Next(); ok; v, ok = list.Next() {
-		if err := checkURL(id, "redirect_uris", v); err != nil {
-			return err
+		out.uris = append(out.uris, v.Text())
+		err := checkURL(id, "redirect_uris", v)
+		switch {
+		case err == nil:
+		case !IsLoopbackURI(v.Text()):
+			out.fault = err
+			return out
+		case out.loopback == nil:
+			out.loopback = err
 		}
-		d.RedirectURIs = append(d.RedirectURIs, v.Text())
 	}
-	return nil
+	return out
 }
 
 // checkURL checks that v is an https URL on id's host. Ports don't count.

@@ -105,6 +105,7 @@ type wireMetadata struct {
 	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported"`
 	ResponseIss                 bool     `json:"authorization_response_iss_parameter_supported,omitempty"`
 	ClientIDMetadataDocument    bool     `json:"client_id_metadata_document_supported"`
+	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`
 }
 
 // SigningAlgorithms returns the algorithms that assertions and proofs may be
@@ -122,7 +123,8 @@ const (
 // BuildMetadata makes the RFC 8414 metadata of an issuer, for all of the
 // Company's verified domains. It promises only what the settings offer: the
 // authorization endpoint with Direct Sign-In, the device endpoint with Device
-// Sign-In, Account Tokens with any sign-in. The order of verified doesn't matter.
+// Sign-In, Account Tokens with any sign-in, clients that can't authenticate with an MCP
+// server to sign in for. The order of verified doesn't matter.
 func BuildMetadata(c CheckedSettings, i Issuer, verified []Domain) ([]byte, error) {
 	if !c.checked || i.IsZero() {
 		return nil, unchecked()
@@ -154,6 +156,12 @@ func BuildMetadata(c CheckedSettings, i Issuer, verified []Domain) ([]byte, erro
 		m.CodeChallengeMethods = []string{"S256"}
 		m.ResponseIss = true
 		m.GrantTypes = append(m.GrantTypes, grantCode)
+	}
+	if c.TakesPlainClients() {
+		m.TokenAuthMethods = append(m.TokenAuthMethods, "none")
+	}
+	if c.RegistersClients() {
+		m.RegistrationEndpoint = i.RegistrationEndpoint()
 	}
 	if s.Device != nil {
 		m.DeviceAuthorizationEndpoint = i.DeviceAuthorizationEndpoint()

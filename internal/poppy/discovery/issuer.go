@@ -108,6 +108,9 @@ func (i Issuer) RevocationEndpoint() string { return i.String() + "/oauth/revoke
 // AuthorizationEndpoint returns the URL where Direct Sign-In starts (4.5).
 func (i Issuer) AuthorizationEndpoint() string { return i.String() + "/oauth/authorize" }
 
+// RegistrationEndpoint returns the URL where clients register themselves (RFC 7591).
+func (i Issuer) RegistrationEndpoint() string { return i.String() + "/oauth/register" }
+
 // DeviceAuthorizationEndpoint returns the URL where Device Sign-In starts (4.6).
 func (i Issuer) DeviceAuthorizationEndpoint() string { return i.String() + "/oauth/device" }
 

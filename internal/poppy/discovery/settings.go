@@ -39,6 +39,9 @@ type Settings struct {
 	// RequiredExtensions are those of Extensions that an agent has to list to have a
 	// conversation. No document says so: an agent learns it from extension_required (3.3).
 	RequiredExtensions []string `json:"required_extensions,omitempty"`
+	// MCPRegistration lets clients that know nothing of Poppy register themselves
+	// (RFC 7591). Only the metadata says so.
+	MCPRegistration bool `json:"mcp_registration,omitempty"`
 }
 
 // Conversations says whether the poppy conversation protocol is offered.
@@ -98,6 +101,17 @@ func (c CheckedSettings) MCPResources() []string {
 		}
 	}
 	return out
+}
+
+// TakesPlainClients reports whether a client that knows nothing of Poppy can sign in
+// for an MCP server (6): it takes a page to sign in on.
+func (c CheckedSettings) TakesPlainClients() bool {
+	return c.settings.Direct != nil && len(c.MCPResources()) > 0
+}
+
+// RegistersClients reports whether such a client may register itself.
+func (c CheckedSettings) RegistersClients() bool {
+	return c.settings.MCPRegistration && c.TakesPlainClients()
 }
 
 // APIs returns what requests to the listed APIs are judged by.

@@ -87,6 +87,26 @@ func ParseTokenRequest(f Form) (TokenRequest, error) {
 	if r.Client, err = f.ClientCredentials(); err != nil {
 		return TokenRequest{}, err
 	}
+	return r.complete(f, needed)
+}
+
+// ParsePlainTokenRequest reads the parameters of the token request of a client that knows
+// nothing of Poppy: it can't authenticate, and has no Session to name.
+func ParsePlainTokenRequest(f Form) (TokenRequest, error) {
+	r := TokenRequest{Grant: GrantType(f.Get("grant_type"))}
+	switch r.Grant {
+	case GrantAuthorizationCode:
+		return r.complete(f, []string{"code", "code_verifier"})
+	case GrantRefreshToken:
+		return r.complete(f, []string{"refresh_token"})
+	case GrantJWTBearer, GrantDeviceCode: // they take an agent
+	}
+	return TokenRequest{}, problem.New(problem.Invalid, problem.UnsupportedGrantType, GrantOffered, "grant_type is none for this client")
+}
+
+// complete reads the parameters of r's grant, of which those needed have to be there.
+func (r TokenRequest) complete(f Form, needed []string) (TokenRequest, error) {
+	var err error
 	for _, name := range needed {
 		v, err := f.require(name)
 		if err != nil {

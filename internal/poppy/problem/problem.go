@@ -79,6 +79,9 @@ const (
 	EtagMismatch           Reason = "ETAG_MISMATCH"
 	FailedPrecondition     Reason = "FAILED_PRECONDITION"
 	IssuerPublished        Reason = "ISSUER_PUBLISHED"
+	// What a client that registers itself is told (RFC 7591 section 3.2.2).
+	InvalidRedirectURI    Reason = "INVALID_REDIRECT_URI"
+	InvalidClientMetadata Reason = "INVALID_CLIENT_METADATA"
 	// NotResponder: somebody else handles the Company's side of the conversation.
 	NotResponder Reason = "NOT_RESPONDER"
 )
@@ -86,6 +89,10 @@ const (
 // DPoPNonce names the member of Extra that holds a fresh nonce for the agent's next
 // proof (RFC 9449 section 8). It belongs into the DPoP-Nonce header, never into a body.
 const DPoPNonce = "dpop_nonce"
+
+// ResourceMetadata names the member of Extra that says where the metadata of an MCP server
+// is (RFC 9728 section 5.1). It belongs into the challenge, never into a body.
+const ResourceMetadata = "resource_metadata"
 
 // Field is one member of a request that breaks a rule.
 type Field struct {

@@ -37,7 +37,7 @@ type Config struct {
 	MaxFlights int              // fetches under way at once; 128
 }
 
-// Agent is a Personal Agent as its own server describes it. Both parts are shared with
+// Agent is a Personal Agent, or a public client, as its own server describes it. Both parts are shared with
 // other callers and must not be changed.
 type Agent struct {
 	Document cimd.Document
@@ -104,6 +104,18 @@ func New(cfg Config, f Fetcher) (*Directory, error) {
 // to them is INVALID_CLIENT with a detail that says which; TEMPORARILY_UNAVAILABLE
 // means that ctx ended first or too many fetches are under way.
 func (d *Directory) Agent(ctx context.Context, clientID string) (Agent, error) {
+	a, err := d.Client(ctx, clientID)
+	if err == nil {
+		err = a.Document.CheckAgent()
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	return a, nil
+}
+
+// Client is Agent for public clients, too, who are no Personal Agents and have no keys.
+func (d *Directory) Client(ctx context.Context, clientID string) (Agent, error) {
 	id, err := cimd.ParseClientID(clientID)
 	if err != nil {
 		return Agent{}, err
@@ -204,6 +216,11 @@ func (d *Directory) load(ctx context.Context, id cimd.ClientID) (Agent, error) {
 		e.agent.Document, e.docUntil, e.docSize = doc, now.Add(f.lifetime), int64(len(f.body))
 	}
 	now = d.cfg.Now()
+	if e.agent.Document.Public {
+		e.agent.Keys, e.keysUntil, e.keysSize = jose.KeySet{}, e.docUntil, 0
+		d.keep(id.String(), e)
+		return e.agent, nil
+	}
 	if !ok || !now.Before(old.keysUntil) || e.agent.Document.JWKSURI != old.agent.Document.JWKSURI {
 		keys, f, blame, failure := d.fetchKeys(ctx, e.agent.Document)
 		if failure != nil {

@@ -94,7 +94,7 @@ func (d *Directory) fetchDocument(ctx context.Context, id cimd.ClientID) (cimd.D
 	if failure != nil {
 		return cimd.Document{}, f, blame, failure
 	}
-	doc, err := cimd.ParseDocument(id, f.contentType, f.body)
+	doc, err := cimd.ParseClient(id, f.contentType, f.body)
 	if err != nil {
 		return cimd.Document{}, f, true, problem.As(err)
 	}

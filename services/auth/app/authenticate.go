@@ -33,6 +33,7 @@ type Directory interface {
 // App holds the use cases. It is safe for concurrent use.
 type App struct {
 	Agents   Directory
+	Clients  Clients
 	Sessions sessionsv1.SessionsServiceClient
 	SignIns  sessionsv1.SignInsServiceClient
 	// Pending keeps Mediated Sign-Ins that wait for a one-time code.

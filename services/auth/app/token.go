@@ -18,11 +18,14 @@ import (
 // SignedOutScope is the rule that a signed-out token has no scope.
 const SignedOutScope clause.ID = "poppy-0.1/4.2#59"
 
-// Token answers a token request (Poppy 4.2, 4.5, 4.6 and 4.8). proofs are the values of
+// Token answers a token request (Poppy 4.2, 4.5, 4.6 and 4.8, and 6 for plain clients). proofs are the values of
 // the DPoP header field, method is the request's. The first failure decides the error,
 // and nothing is used up before everything else has passed.
 func (a *App) Token(ctx context.Context, company *directory.Company, f oauth.Form, method string, proofs []string) (*sessionsv1.IssuedTokens, error) {
 	ctx = tenancy.Into(ctx, company.Scope)
+	if isPlain(company, f) {
+		return a.plain(ctx, company, f, proofs)
+	}
 	endpoint := company.Issuer.TokenEndpoint()
 	c, err := a.authenticate(ctx, company, f, endpoint)
 	if err != nil {

@@ -45,8 +45,25 @@ func (v visit) form() pages.Form {
 // mayLeave: the answer to a form may send the browser to the agent's site.
 func (v visit) mayLeave() bool { return v.in.Kind == directory.Direct }
 
+// options are those of the visit's pages.
+func (v visit) options() pages.Options {
+	return pages.Options{ToDevice: cimd.IsLoopbackURI(v.in.RedirectURI)}
+}
+
+// server is where a plain client gets access.
+func (v visit) server() string {
+	u, err := url.Parse(v.in.Resource)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 func (v visit) agent() pages.Agent {
 	a := pages.Agent{Name: v.in.AgentName, Host: hostOf(v.in.ClientID)}
+	if v.in.Resource != "" { // it proves nothing by its client_id
+		a.Host = cimd.RedirectHost(v.in.RedirectURI)
+	}
 	if v.in.AgentLogoURI != "" {
 		a.LogoURL = v.url() + "/agent-logo"
 	}
@@ -84,8 +101,8 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, c *directory.Company
 	case store.StageConsent:
 		s.write(w, r, c, http.StatusOK, v.lang, pages.Consent{
 			Agent: v.agent(), Form: v.form(), Account: v.in.AccountLabel, Scopes: scopesOf(v, asked),
-			Withheld: scopeTexts(v.lang, c, withheld), UserCode: signin.UserCode(v.cookie), MayLeave: v.mayLeave(),
-		}, pages.Options{})
+			Withheld: scopeTexts(v.lang, c, withheld), UserCode: signin.UserCode(v.cookie), Server: v.server(), MayLeave: v.mayLeave(),
+		}, v.options())
 	case store.StageDone:
 	}
 }
@@ -134,7 +151,7 @@ func (s *Site) showLeave(w http.ResponseWriter, r *http.Request, v visit) {
 	}
 	//nolint:gosec // checkHTTPS has seen it
 	page := pages.Leave{Agent: v.agent(), Target: template.URL(target), Form: v.form(), MayLeave: v.mayLeave()}
-	s.write(w, r, v.company, http.StatusOK, v.lang, page, pages.Options{})
+	s.write(w, r, v.company, http.StatusOK, v.lang, page, v.options())
 }
 
 func checkHTTPS(target string) error {
@@ -152,7 +169,7 @@ func (s *Site) loginFailed(w http.ResponseWriter, r *http.Request, v visit, err 
 	if problem.Is(err, signin.LoginFailed) || problem.Is(err, problem.TemporarilyUnavailable) {
 		page = pages.Failure{Retry: v.url(), Form: v.form(), MayLeave: v.mayLeave()}
 	}
-	s.failWith(w, r, v.company, v.lang, err, page, pages.Options{})
+	s.failWith(w, r, v.company, v.lang, err, page, v.options())
 }
 
 // showLogin shows our own form. typed is what the User wrote before; of secret fields it is not shown.
@@ -175,11 +192,11 @@ func (s *Site) showLogin(w http.ResponseWriter, r *http.Request, v visit, status
 	for _, u := range users {
 		page.Accounts = append(page.Accounts, pages.TestAccount{Username: u.Username, Label: u.Label})
 	}
-	s.write(w, r, v.company, status, v.lang, page, pages.Options{})
+	s.write(w, r, v.company, status, v.lang, page, v.options())
 }
 
 func (s *Site) showCode(w http.ResponseWriter, r *http.Request, v visit, status int, trouble pages.Problem) {
 	s.write(w, r, v.company, status, v.lang, pages.Code{
 		Agent: v.agent(), Form: v.form(), SentTo: v.in.CodeSentTo, Problem: trouble, MayLeave: v.mayLeave(),
-	}, pages.Options{})
+	}, v.options())
 }

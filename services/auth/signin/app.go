@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
@@ -26,6 +27,11 @@ type Directory interface {
 	Agent(ctx context.Context, clientID string) (agents.Agent, error)
 }
 
+// Clients finds agents and plain clients, whose documents are Public.
+type Clients interface {
+	Find(ctx context.Context, company *directory.Company, clientID string) (agents.Agent, error)
+}
+
 // OIDC is a login at the Company's own identity provider.
 type OIDC interface {
 	// Begin returns where the browser goes; force has the User prove anew who they are.
@@ -43,6 +49,7 @@ type Credentials interface {
 // App holds the use cases of the sign-in pages. It is safe for concurrent use.
 type App struct {
 	Agents      Directory
+	Clients     Clients
 	SignIns     store.SignIns
 	Attempts    store.Attempts
 	Sessions    sessionsv1.SignInsServiceClient
@@ -53,18 +60,36 @@ type App struct {
 	Now         clock.Clock
 }
 
-// agent finds an agent and makes sure that the Company lets it in.
-func (a *App) agent(ctx context.Context, company *directory.Company, clientID string) (agents.Agent, error) {
-	found, err := a.Agents.Agent(ctx, clientID)
+// find finds the agent that signs in or, where that is for an MCP server's resource, the
+// plain client.
+func (a *App) find(ctx context.Context, company *directory.Company, clientID, resource string) (agents.Agent, error) {
+	if resource == "" {
+		return a.Agents.Agent(ctx, clientID)
+	}
+	found, err := a.Clients.Find(ctx, company, clientID)
+	if err == nil && !found.Document.Public {
+		return found, problem.New(problem.Unauthenticated, problem.InvalidClient, Plain, "the client has become a Personal Agent meanwhile")
+	}
+	return found, err
+}
+
+// agent is find for one that the Company lets in.
+func (a *App) agent(ctx context.Context, company *directory.Company, clientID, resource string) (agents.Agent, error) {
+	found, err := a.find(ctx, company, clientID, resource)
 	if err != nil {
 		return found, unknownAgent(err)
 	}
-	_, err = a.Sessions.CheckAgent(tenancy.Into(ctx, company.Scope), &sessionsv1.CheckAgentRequest{ClientId: clientID})
+	return found, a.admitted(ctx, company, clientID)
+}
+
+// admitted fails unless the Company lets the client in.
+func (a *App) admitted(ctx context.Context, company *directory.Company, clientID string) error {
+	_, err := a.Sessions.CheckAgent(tenancy.Into(ctx, company.Scope), &sessionsv1.CheckAgentRequest{ClientId: clientID})
 	if problem.Is(err, problem.InvalidClient) {
 		p := problem.As(err)
-		return found, problem.New(problem.Forbidden, AgentRefused, p.Clause, "%s", p.Detail)
+		return problem.New(problem.Forbidden, AgentRefused, p.Clause, "%s", p.Detail)
 	}
-	return found, err
+	return err
 }
 
 // unknownAgent tells an agent that is at fault from a part of ours that is down.
@@ -87,7 +112,10 @@ func (a *App) recheck(ctx context.Context, company *directory.Company, s store.S
 	if len(asked) == 0 {
 		return agents.Agent{}, nil, notOffered()
 	}
-	found, err := a.agent(ctx, company, s.ClientID)
+	if s.Resource != "" && !slices.Contains(company.MCPURLs, s.Resource) {
+		return agents.Agent{}, nil, notOffered()
+	}
+	found, err := a.agent(ctx, company, s.ClientID, s.Resource)
 	return found, asked, err
 }
 

@@ -25,6 +25,7 @@ const (
 type Authorization struct {
 	agent                         agents.Agent
 	redirectURI, state, challenge string
+	resource                      string // of a plain client
 	scope                         oauth.Scope
 	// UILocales is the parameter ui_locales, unchecked.
 	UILocales string
@@ -51,26 +52,47 @@ func (a *App) CheckAuthorization(ctx context.Context, company *directory.Company
 	case redirectURI == "":
 		return Authorization{}, problem.New(problem.Invalid, problem.InvalidRequest, Parameters, "redirect_uri is missing")
 	}
-	found, err := a.Agents.Agent(ctx, clientID)
+	found, err := a.Clients.Find(ctx, company, clientID)
+	if err == nil && len(company.MCPURLs) == 0 {
+		err = found.Document.CheckAgent()
+	}
 	if err != nil {
 		return Authorization{}, unknownAgent(err)
 	}
 	if !found.Document.HasRedirectURI(redirectURI) {
 		return Authorization{}, notRegistered()
 	}
-	if found, err = a.agent(ctx, company, clientID); err != nil {
+	if err := a.admitted(ctx, company, clientID); err != nil {
 		return Authorization{}, err
 	}
-	state := f.Get("state")
+	out := Authorization{agent: found, redirectURI: redirectURI, state: f.Get("state"), challenge: f.Get("code_challenge"), UILocales: f.Get("ui_locales")}
 	err = checkParameters(f)
-	var scope oauth.Scope
-	if err == nil {
-		scope, err = oauth.CheckRequestedScope(f.Get("scope"), company.SignIn.Scopes(directory.Direct))
+	offered := company.SignIn.Scopes(directory.Direct)
+	switch {
+	case err != nil:
+	case found.Document.Public:
+		out.resource, out.scope, err = checkPlain(company, f, offered)
+	default:
+		out.scope, err = oauth.CheckRequestedScope(f.Get("scope"), offered)
 	}
 	if err != nil {
-		return Authorization{}, returnError(company, redirectURI, state, err)
+		return Authorization{}, returnError(company, redirectURI, out.state, err)
 	}
-	return Authorization{agent: found, redirectURI: redirectURI, state: state, challenge: f.Get("code_challenge"), scope: scope, UILocales: f.Get("ui_locales")}, nil
+	return out, nil
+}
+
+// checkPlain checks what a plain client signs in for: one MCP server, which has to be
+// named (RFC 8707). One that names no scope asks for all there is, and the User decides.
+func checkPlain(company *directory.Company, f oauth.Form, offered oauth.Scope) (string, oauth.Scope, error) {
+	resource := f.Get("resource")
+	if !slices.Contains(company.MCPURLs, resource) {
+		return "", nil, problem.New(problem.Invalid, problem.InvalidTarget, Plain, "resource is not the url of an MCP server of this Company")
+	}
+	if !f.Has("scope") {
+		return resource, offered, nil
+	}
+	scope, err := oauth.CheckRequestedScope(f.Get("scope"), offered)
+	return resource, scope, err
 }
 
 func notRegistered() error {
@@ -124,7 +146,7 @@ func notBase64URL(r rune) bool {
 func (a *App) StartDirect(ctx context.Context, company *directory.Company, r Authorization, locale string) (store.SignIn, string, error) {
 	return a.start(ctx, company, store.SignIn{
 		Kind: directory.Direct, ClientID: r.agent.Document.ClientID, AgentName: r.agent.Document.Name, AgentLogoURI: r.agent.Document.LogoURI,
-		Scope: r.scope.String(), UILocale: locale, RedirectURI: r.redirectURI, State: r.state, CodeChallenge: r.challenge,
+		Scope: r.scope.String(), UILocale: locale, RedirectURI: r.redirectURI, State: r.state, CodeChallenge: r.challenge, Resource: r.resource,
 	}, "")
 }
 

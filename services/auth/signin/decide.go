@@ -66,6 +66,7 @@ func (a *App) grant(ctx context.Context, company *directory.Company, s store.Sig
 	}
 	issued, err := a.Sessions.IssueCode(ctx, &sessionsv1.IssueCodeRequest{
 		ClientId: s.ClientID, AgentName: s.AgentName, RedirectUri: s.RedirectURI, CodeChallenge: s.CodeChallenge, Scope: scope.String(), Account: account,
+		Resource: s.Resource,
 	})
 	if err != nil {
 		return Ending{}, a.undone(ctx, company, s, done, err)
@@ -120,7 +121,7 @@ func (a *App) decline(ctx context.Context, company *directory.Company, s store.S
 // backTo is where an agent gets an error of a sign-in that went on for a while. Without
 // a document that has the redirect_uri now, the browser stays here.
 func (a *App) backTo(ctx context.Context, company *directory.Company, s store.SignIn, why *problem.Error) string {
-	found, err := a.Agents.Agent(ctx, s.ClientID)
+	found, err := a.find(ctx, company, s.ClientID, s.Resource)
 	if err != nil || !found.Document.HasRedirectURI(s.RedirectURI) {
 		return ""
 	}

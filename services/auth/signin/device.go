@@ -46,7 +46,7 @@ func (a *App) StartDevice(ctx context.Context, company *directory.Company, userC
 	}
 	// It was no guess. That it can't be taken back locks nobody out for longer than the window.
 	_ = a.Attempts.Return(ctx, company.Scope, a.Now(), limits...)
-	found, err := a.agent(ctx, company, device.GetClientId())
+	found, err := a.agent(ctx, company, device.GetClientId(), "")
 	if err != nil {
 		return store.SignIn{}, "", err
 	}

@@ -41,6 +41,7 @@ const (
 	Declined      clause.ID = "poppy-0.1/4.5#15"
 	ErrorPage     clause.ID = "poppy-0.1/4.5#d31" // no redirect before redirect_uri is verified
 	NoneApproved  clause.ID = "poppy-0.1/4.5#d41"
+	Plain         clause.ID = "poppy-0.1/6#17" // a client that knows nothing of Poppy
 )
 
 func expired() error {

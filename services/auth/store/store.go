@@ -1,5 +1,5 @@
-// Package store says what the service of authorization keeps: sign-ins under way and
-// counters of attempts. Every call is confined to the Company of its scope.
+// Package store says what the service of authorization keeps: sign-ins under way,
+// counters of attempts, and clients that have registered themselves. Every call is confined to the Company of its scope.
 package store
 
 import (
@@ -14,6 +14,8 @@ import (
 // What the stores refuse with; compare with errors.Is.
 var (
 	ErrNotFound = errors.New("not found")
+	// ErrFull: the Company has as many of them as it may have.
+	ErrFull = errors.New("full")
 	// ErrStale: the sign-in went on meanwhile.
 	ErrStale = errors.New("changed meanwhile")
 )
@@ -40,6 +42,7 @@ type SignIn struct {
 	UILocale                          string
 
 	RedirectURI, State, CodeChallenge string // direct
+	Resource                          string // direct, of a plain client alone: the MCP server that it is for
 	DeviceID                          string // device
 	SessionID, UserID                 string // mediated
 

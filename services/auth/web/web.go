@@ -34,6 +34,7 @@ type Endpoints struct {
 	app      *app.App
 	sessions sessionsv1.SessionsServiceClient
 	asked    Asked
+	clients  Registrations
 	flood    *limit.Limiter
 	now      clock.Clock
 	log      *slog.Logger
@@ -46,13 +47,15 @@ type Deps struct {
 	Sessions sessionsv1.SessionsServiceClient
 	// Asked says what a Company asks for in Mediated Sign-In.
 	Asked Asked
-	Now   clock.Clock
-	Log   *slog.Logger
+	// Clients takes clients that register themselves.
+	Clients Registrations
+	Now     clock.Clock
+	Log     *slog.Logger
 }
 
 // New makes the endpoints.
 func New(cfg Config, d Deps) *Endpoints {
-	return &Endpoints{cfg: cfg, app: d.App, sessions: d.Sessions, asked: d.Asked, flood: limit.New(0), now: d.Now, log: d.Log}
+	return &Endpoints{cfg: cfg, app: d.App, sessions: d.Sessions, asked: d.Asked, clients: d.Clients, flood: limit.New(0), now: d.Now, log: d.Log}
 }
 
 // Routes of the endpoints.
@@ -60,6 +63,7 @@ func (e *Endpoints) Routes() []publicweb.Route {
 	return []publicweb.Route{
 		{Method: http.MethodPost, Path: "/oauth/token", Handler: e.token, Caller: publicweb.Client},
 		{Method: http.MethodPost, Path: "/oauth/revoke", Handler: e.revoke, Caller: publicweb.Client},
+		{Method: http.MethodPost, Path: "/oauth/register", Handler: e.register, Caller: publicweb.Stranger},
 		{Method: http.MethodPost, Path: "/oauth/device", Handler: e.device, Caller: publicweb.Client},
 		{Method: http.MethodPost, Path: "/poppy/sign-in", Handler: e.mediated(e.signIn), Caller: publicweb.Session},
 		{Method: http.MethodPost, Path: "/poppy/sign-in/{id}", Handler: e.mediated(e.code), Caller: publicweb.Session},

@@ -16,6 +16,8 @@ type Documents struct {
 	Metadata []byte
 	// ByDomain has the poppy.json of each verified domain.
 	ByDomain map[string][]byte
+	// ByResource has the metadata of each listed MCP server, by its url.
+	ByResource map[string][]byte
 }
 
 // Documents builds what the Company serves now.
@@ -76,6 +78,9 @@ func documents(settings discovery.Settings, issuer discovery.Issuer, domains []d
 	}
 	out := Documents{ByDomain: make(map[string][]byte, len(domains))}
 	if out.Metadata, err = discovery.BuildMetadata(checked, issuer, domains); err != nil {
+		return Documents{}, err
+	}
+	if out.ByResource, err = discovery.BuildResources(checked, issuer); err != nil {
 		return Documents{}, err
 	}
 	for _, d := range domains {

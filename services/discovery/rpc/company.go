@@ -156,14 +156,14 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 	}
 	fields := []string{
 		"organization_name", "conversations_enabled", "conversations_resource", "apis", "browser_session_endpoint", "custom_scopes", "extensions",
-		"required_extensions", "direct_scopes", "device_scopes", "mediated_scopes", "browser_cookie",
+		"required_extensions", "direct_scopes", "device_scopes", "mediated_scopes", "browser_cookie", "mcp_registration",
 	}
 	has, err := resource.Mask(req.GetUpdateMask(), fields, func(f string) bool {
 		return map[string]bool{
 			"organization_name": in.GetOrganizationName() != "", "conversations_enabled": in.GetConversationsEnabled(),
 			"conversations_resource": in.GetConversationsResource(), "apis": len(in.GetApis()) > 0,
 			"browser_session_endpoint": in.GetBrowserSessionEndpoint() != "", "custom_scopes": len(in.GetCustomScopes()) > 0, "extensions": len(in.GetExtensions()) > 0,
-			"browser_cookie":      in.GetBrowserCookie() != nil,
+			"browser_cookie": in.GetBrowserCookie() != nil, "mcp_registration": in.GetMcpRegistration(),
 			"required_extensions": len(in.GetRequiredExtensions()) > 0,
 			"direct_scopes":       len(in.GetDirectScopes()) > 0, "device_scopes": len(in.GetDeviceScopes()) > 0, "mediated_scopes": len(in.GetMediatedScopes()) > 0,
 		}[f]
@@ -198,6 +198,9 @@ func (s *Companies) UpdateDiscoverySettings(ctx context.Context, req *adminv1.Up
 		}
 		if has("custom_scopes") {
 			to.CustomScopes = in.GetCustomScopes()
+		}
+		if has("mcp_registration") {
+			to.MCPRegistration = in.GetMcpRegistration()
 		}
 		if has("direct_scopes") {
 			to.Direct = signIn(in.GetDirectScopes())
@@ -365,7 +368,7 @@ func settings(scope tenancy.Scope, c app.Company) (*adminv1.DiscoverySettings, e
 		Name: scope.Name() + "/discoverySettings", OrganizationName: c.Settings.OrganizationName,
 		ConversationsEnabled: c.Settings.Conversations.Enabled, ConversationsResource: c.Settings.Conversations.OwnResource,
 		BrowserSessionEndpoint: c.Settings.BrowserSessionEndpoint, CustomScopes: c.Settings.CustomScopes, RequiredExtensions: c.Settings.RequiredExtensions,
-		UpdateTime: stamp(&c.SettingsAt), Etag: resource.ETag(c.Version),
+		McpRegistration: c.Settings.MCPRegistration, UpdateTime: stamp(&c.SettingsAt), Etag: resource.ETag(c.Version),
 	}
 	if b := c.Settings.BrowserCookie; b != nil {
 		out.BrowserCookie = &adminv1.BrowserCookie{Name: b.Name, Domain: b.Domain}

@@ -61,7 +61,7 @@ func (s *Directory) snapshot(c app.Snapshot) (*directoryv1.CompanySnapshot, erro
 		EventRetention: durationpb.New(l.EventRetention), ConversationIdleLifetime: durationpb.New(l.ConversationIdleLifetime),
 		AnswerDeadline: durationpb.New(l.AnswerDeadline), SessionStartsPerMinute: int32(l.SessionStartsPerMinute), RequestsPerMinute: int32(l.RequestsPerMinute),
 		Test: c.Kind == app.Test, RequiredExtensions: settings.RequiredExtensions, Version: c.Version,
-		Apis: judged(checked.APIs()),
+		Apis: judged(checked.APIs()), McpRegistration: checked.RegistersClients(),
 	}
 	for _, d := range c.Domains {
 		out.Domains = append(out.Domains, d.String())

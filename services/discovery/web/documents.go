@@ -1,6 +1,6 @@
 // Package web serves the published documents of Companies from memory: poppy.json
-// of each verified domain (Poppy 3), the OAuth metadata (RFC 8414) and the public
-// keys of webhook signatures. Beside them it serves the logo of the sign-in pages.
+// of each verified domain (Poppy 3), the OAuth metadata (RFC 8414), that of MCP servers
+// (RFC 9728) and the public keys of webhook signatures. Beside them it serves the logo of the sign-in pages.
 package web
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
+	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/discovery/app"
 )
@@ -45,6 +46,8 @@ type published struct {
 	version  int64
 	metadata document
 	byDomain map[string]document
+	// byKey and byURL have the metadata of MCP servers.
+	byKey, byURL map[string]document
 }
 
 type document struct {
@@ -80,6 +83,9 @@ func (d *Documents) Routes() []publicweb.Route {
 	return []publicweb.Route{
 		{Method: http.MethodGet, Path: "/poppy/{domain}/poppy.json", Handler: d.poppy, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/.well-known/oauth-authorization-server", Handler: d.metadata, Caller: publicweb.Anyone, WellKnown: true},
+		{Method: http.MethodGet, Path: "/poppy/resources/{key}.json", Handler: d.resource, Caller: publicweb.Anyone},
+		{Method: http.MethodGet, Path: discovery.WellKnownResource, Handler: d.resourceOfHost, Caller: publicweb.Anyone, OfHost: true},
+		{Method: http.MethodGet, Path: discovery.WellKnownResource + "/{path...}", Handler: d.resourceOfHost, Caller: publicweb.Anyone, OfHost: true},
 		{Method: http.MethodGet, Path: "/poppy/webhook-keys.json", Handler: d.webhookKeys, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/poppy/egress-addresses.json", Handler: d.egressAddresses, Caller: publicweb.Anyone},
 		{Method: http.MethodGet, Path: "/poppy/logo", Handler: d.logo, Caller: publicweb.Anyone},
@@ -162,6 +168,11 @@ func (d *Documents) of(ctx context.Context, c *directory.Company) (*published, e
 	p = &published{version: docs.Version, metadata: newDocument(docs.Metadata), byDomain: make(map[string]document, len(docs.ByDomain))}
 	for name, body := range docs.ByDomain {
 		p.byDomain[name] = newDocument(body)
+	}
+	p.byKey, p.byURL = map[string]document{}, map[string]document{}
+	for url, body := range docs.ByResource {
+		doc := newDocument(body)
+		p.byKey[discovery.ResourceKey(url)], p.byURL[url] = doc, doc
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

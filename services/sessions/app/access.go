@@ -7,6 +7,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
@@ -25,10 +26,22 @@ func (a *App) Target(ctx context.Context, scope tenancy.Scope, method, url strin
 func (a *App) Check(ctx context.Context, scope tenancy.Scope, t access.Target, authorization []string, p Proof) (Caller, error) {
 	p.URL = t.URL
 	c, err := a.Verify(ctx, scope, Use{Authorization: authorization, Proof: p, Resource: t.API.Resource})
-	if err != nil {
-		return Caller{}, err
+	if err == nil {
+		err = withNonce(t.Check(c.SignedIn, c.Scopes), c.Nonce)
 	}
-	return c, withNonce(t.Check(c.SignedIn, c.Scopes), c.Nonce)
+	if err != nil && t.API.MCP {
+		return c, a.withMetadata(ctx, scope, err, t.API.URL)
+	}
+	return c, err
+}
+
+// withMetadata says where an MCP client learns how to get a token (RFC 9728 section 5.1).
+func (a *App) withMetadata(ctx context.Context, scope tenancy.Scope, err error, mcp string) error {
+	company, lost := a.company(ctx, scope)
+	if lost != nil {
+		return lost
+	}
+	return problem.As(err).WithExtra(problem.ResourceMetadata, company.Issuer.ResourceMetadataURL(mcp))
 }
 
 // Introspection is what RFC 7662 says of a token that is good.

@@ -37,6 +37,8 @@ type Approved struct {
 	RedirectURI, Challenge string
 	Scope                  string
 	Account                Account
+	// Resource is the MCP server that a plain client is for; empty for a Personal Agent.
+	Resource string
 }
 
 // IssueCode makes the code of a Direct Sign-In (Poppy 4.5).
@@ -52,11 +54,16 @@ func (a *App) IssueCode(ctx context.Context, scope tenancy.Scope, d Approved) (s
 	if err := checkAccount(d.Account); err != nil {
 		return "", err
 	}
+	if d.Resource != "" {
+		if err := checkResource(company, d.Resource, false); err != nil {
+			return "", err
+		}
+	}
 	now := a.Now()
 	code := keys.RandomToken(codePrefix)
 	err = a.Store.SaveCode(ctx, scope, store.Code{
 		Hash: keys.HashToken(scope.CompanyID(), code), ClientID: d.ClientID, AgentName: d.AgentName, RedirectURI: d.RedirectURI,
-		Challenge: d.Challenge, Scope: granted.String(), Account: d.Account.ID, AccountLabel: d.Account.Label,
+		Challenge: d.Challenge, Resource: d.Resource, Scope: granted.String(), Account: d.Account.ID, AccountLabel: d.Account.Label,
 		CreatedAt: now, ExpiresAt: now.Add(codeLifetime),
 	})
 	if err != nil {
@@ -86,7 +93,7 @@ func (a *App) exchangeCode(ctx context.Context, company *directory.Company, o st
 		return Issued{}, sessionRequired()
 	}
 	c := o.Code
-	if c == nil || c.ClientID != r.ClientID {
+	if c == nil || c.ClientID != r.ClientID || c.Resource != "" {
 		return Issued{}, invalidGrant(CodeKnown, "the code is unknown")
 	}
 	if !c.Consumed.IsZero() {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/bus"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
-	"github.com/poppyfield/poppyfield/internal/poppy/cimd"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
@@ -86,7 +85,7 @@ func (a *App) Rules(ctx context.Context, scope tenancy.Scope, after string, limi
 // PutRule adds the rule of an agent, or replaces the one it has.
 func (a *App) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) (store.Rule, error) {
 	now := a.Now()
-	if _, err := cimd.ParseClientID(r.ClientID); err != nil {
+	if err := parseClientID(r.ClientID); err != nil {
 		return store.Rule{}, badField("admission_rule.client_id", "is no client_id: "+problem.As(err).Detail)
 	}
 	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now) {

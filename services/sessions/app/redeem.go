@@ -19,6 +19,8 @@ type redemption struct {
 	what approval
 	use  func(store.SignedIn) error // uses the code up, if it still is good
 	late func() error               // what a request gets that another was faster than
+	// plain: it is of a plain client, whose Session begins with it.
+	plain bool
 }
 
 // redeem signs the Session in by what the User approved. Everything else has been
@@ -31,6 +33,9 @@ func (a *App) redeem(ctx context.Context, company *directory.Company, s store.Se
 		return Issued{}, err
 	}
 	issued, in := signedIn(company, s, r.what, p, now)
+	if r.plain {
+		issued.Created, in.Create, in.Grant.Resource = true, true, p.resource
+	}
 	err := r.use(in)
 	if errors.Is(err, store.ErrConsumed) {
 		return Issued{}, r.late()

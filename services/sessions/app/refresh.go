@@ -37,13 +37,20 @@ type AccountTokenGrant struct{ Token, Scope string }
 func (a *App) Refresh(ctx context.Context, scope tenancy.Scope, r Request, g AccountTokenGrant) (issued Issued, err error) {
 	defer func() { a.counts.signIn(ctx, "account_token", err) }()
 	successors := a.successors(scope, g.Token)
-	asked := store.Asked{ClientID: r.ClientID, SessionID: r.SessionID, AccountToken: keys.HashToken(scope.CompanyID(), g.Token)}
-	for _, token := range successors {
-		asked.Successors = append(asked.Successors, keys.HashToken(scope.CompanyID(), token))
-	}
+	asked := askedFor(scope, g, successors)
+	asked.ClientID, asked.SessionID = r.ClientID, r.SessionID
 	return a.answer(ctx, scope, asked, func(company *directory.Company, o store.Opening, now time.Time) (Issued, error) {
 		return a.refresh(ctx, company, o, r, g, successors, now)
 	})
+}
+
+// askedFor asks for an Account Token with what may have taken its place.
+func askedFor(scope tenancy.Scope, g AccountTokenGrant, successors []string) store.Asked {
+	asked := store.Asked{AccountToken: keys.HashToken(scope.CompanyID(), g.Token)}
+	for _, token := range successors {
+		asked.Successors = append(asked.Successors, keys.HashToken(scope.CompanyID(), token))
+	}
+	return asked
 }
 
 func (a *App) refresh(ctx context.Context, company *directory.Company, o store.Opening, r Request, g AccountTokenGrant, successors []string, now time.Time) (Issued, error) {
@@ -51,10 +58,15 @@ func (a *App) refresh(ctx context.Context, company *directory.Company, o store.O
 	if err != nil {
 		return Issued{}, err
 	}
-	t := o.AccountToken
-	if t == nil || o.Grant.ClientID != r.ClientID {
+	if o.AccountToken == nil || o.Grant.ClientID != r.ClientID || o.Grant.Resource != "" {
 		return Issued{}, invalidGrant(AccountTokenOwn, "the Account Token is unknown")
 	}
+	return a.renew(ctx, company, o, r, g, p, successors, now)
+}
+
+// renew gives a token for an Account Token that is its client's.
+func (a *App) renew(ctx context.Context, company *directory.Company, o store.Opening, r Request, g AccountTokenGrant, p proven, successors []string, now time.Time) (Issued, error) {
+	t := o.AccountToken
 	if !o.Grant.InForce(now) {
 		return Issued{}, accountTokenOver()
 	}
@@ -102,7 +114,8 @@ func (a *App) refresh(ctx context.Context, company *directory.Company, o store.O
 // from the old token, so that nothing of it needs to be kept in clear.
 func (a *App) rotate(company *directory.Company, o store.Opening, successors []string, n *store.Renewal, issued *Issued, now time.Time) {
 	t := o.AccountToken
-	if t.ReplacedAt.IsZero() && (company.SignIn == nil || !company.SignIn.RotateAccountTokens) {
+	plain := o.Grant.Resource != "" // nothing else binds its token to its client
+	if t.ReplacedAt.IsZero() && !plain && (company.SignIn == nil || !company.SignIn.RotateAccountTokens) {
 		return
 	}
 	next := successors[0]

@@ -154,8 +154,18 @@ func (a *App) signedOut(ctx context.Context, scope tenancy.Scope, ended store.En
 }
 
 func checkClientID(raw string) error {
-	if _, err := cimd.ParseClientID(raw); err != nil {
+	if err := parseClientID(raw); err != nil {
 		return badField("client_id", "is no client_id: "+problem.As(err).Detail)
 	}
 	return nil
+}
+
+// parseClientID checks that raw is an agent's client_id, or the id of a client that has
+// registered itself.
+func parseClientID(raw string) error {
+	if strings.HasPrefix(raw, ids.MCPClient+"_") {
+		return nil
+	}
+	_, err := cimd.ParseClientID(raw)
+	return err
 }

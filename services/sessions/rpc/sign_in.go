@@ -34,7 +34,7 @@ func (s *signInsServer) IssueCode(ctx context.Context, r *sessionsv1.IssueCodeRe
 	}
 	code, err := s.app.IssueCode(ctx, scope, app.Approved{
 		ClientID: r.GetClientId(), AgentName: r.GetAgentName(), RedirectURI: r.GetRedirectUri(), Challenge: r.GetCodeChallenge(),
-		Scope: r.GetScope(), Account: accountOf(r.GetAccount()),
+		Scope: r.GetScope(), Account: accountOf(r.GetAccount()), Resource: r.GetResource(),
 	})
 	if err != nil {
 		return nil, err
@@ -112,6 +112,30 @@ func (s *signInsServer) exchange(ctx context.Context, scope tenancy.Scope, r *se
 		return s.app.Refresh(ctx, scope, request, app.AccountTokenGrant{Token: g.AccountToken.GetToken(), Scope: g.AccountToken.GetScope()})
 	}
 	return app.Issued{}, problem.As(errors.New("exchange without a grant"))
+}
+
+// ExchangePlain implements sessionsv1.SignInsServiceServer.
+func (s *signInsServer) ExchangePlain(ctx context.Context, r *sessionsv1.ExchangePlainRequest) (*sessionsv1.ExchangePlainResponse, error) {
+	scope, err := tenancy.From(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request := app.Plain{ClientID: r.GetClientId(), ClientName: r.GetClientName(), Resource: r.GetResource()}
+	var i app.Issued
+	switch g := r.GetGrant().(type) {
+	case *sessionsv1.ExchangePlainRequest_Code:
+		i, err = s.app.ExchangePlainCode(ctx, scope, request, app.CodeGrant{
+			Code: g.Code.GetCode(), RedirectURI: g.Code.GetRedirectUri(), Verifier: g.Code.GetCodeVerifier(),
+		})
+	case *sessionsv1.ExchangePlainRequest_RefreshToken:
+		i, err = s.app.RefreshPlain(ctx, scope, request, app.AccountTokenGrant{Token: g.RefreshToken.GetToken(), Scope: g.RefreshToken.GetScope()})
+	default:
+		err = problem.As(errors.New("exchange without a grant"))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &sessionsv1.ExchangePlainResponse{Tokens: tokensOf(i)}, nil
 }
 
 // SignIn implements sessionsv1.SignInsServiceServer.

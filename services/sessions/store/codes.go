@@ -11,6 +11,7 @@ import (
 type Code struct {
 	Hash, ClientID, AgentName      string
 	RedirectURI, Challenge         string
+	Resource                       string // of a plain client's: the MCP server that it is for
 	Scope, Account, AccountLabel   string
 	CreatedAt, ExpiresAt, Consumed time.Time // Consumed is zero until the code is used up
 	GrantID                        string    // what it gave

@@ -26,6 +26,7 @@ type Grant struct {
 	Account, AccountLabel           string
 	Scope                           string
 	SignIn                          directory.SignInType
+	Resource                        string // the one MCP server that a plain client's is good for; empty for an agent's
 	CreatedAt                       time.Time
 	ExpiresAt                       time.Time // zero: it has no end
 	LastUsedAt                      time.Time // to the minute
@@ -53,6 +54,7 @@ type SignedIn struct {
 	AccountToken string // hash
 	Token        Token
 	Extensions   []string // of the agent, for the Session
+	Create       bool     // the Session is new
 }
 
 // Renewal is a Session Token by an Account Token.

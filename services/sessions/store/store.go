@@ -105,6 +105,7 @@ type Asked struct {
 	ClientID, SessionID        string
 	Code, Device, AccountToken string
 	Successors                 []string // hashes that the Account Token's successor may have
+	OfGrant                    bool     // the Session is the one that the Account Token's Grant last signed in
 }
 
 // Opening is what a token request is judged by, as of one moment. What was not asked

@@ -113,6 +113,10 @@ func addConsent(add func(string, pages.Brand, pages.Page), full, plain, test pag
 	device.UserCode, device.Account, device.MayLeave = "WDJB-MJHT", "", false
 	add("consent-device", plain, device)
 
+	tool := consent
+	tool.Server = "mcp.company.example"
+	add("consent-plain", full, tool)
+
 	long := plain
 	long.Company = "The " + strings.Repeat("Very ", 12) + "Long Company of " + strings.Repeat("a", 60)
 	add("consent-long", long, pages.Consent{

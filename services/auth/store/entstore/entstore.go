@@ -1,4 +1,4 @@
-// Package entstore keeps sign-ins under way and counters of attempts in the database.
+// Package entstore keeps sign-ins under way, counters of attempts and registered clients in the database.
 // It owns nothing but the translation: every statement runs in a unit of work of
 // internal/platform/db, which confines it to the Company of the scope.
 package entstore
@@ -14,6 +14,7 @@ type Store struct{ db *db.DB }
 var (
 	_ store.SignIns  = (*Store)(nil)
 	_ store.Attempts = (*Store)(nil)
+	_ store.Clients  = (*Store)(nil)
 )
 
 // New makes a Store on d.

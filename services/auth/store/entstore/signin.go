@@ -17,7 +17,7 @@ func (s *Store) Create(ctx context.Context, scope tenancy.Scope, in store.SignIn
 	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
 		c := tx.SignIn.Create().SetID(in.ID).SetKind(signin.Kind(in.Kind)).SetStage(signin.Stage(in.Stage)).
 			SetClientID(in.ClientID).SetAgentName(in.AgentName).SetAgentLogoURI(in.AgentLogoURI).SetScope(in.Scope).SetUILocale(in.UILocale).
-			SetRedirectURI(in.RedirectURI).SetState(in.State).SetCodeChallenge(in.CodeChallenge).SetDeviceID(in.DeviceID).
+			SetRedirectURI(in.RedirectURI).SetState(in.State).SetCodeChallenge(in.CodeChallenge).SetResource(in.Resource).SetDeviceID(in.DeviceID).
 			SetSessionID(in.SessionID).SetUserID(in.UserID).SetBrowserHash(in.BrowserHash).SetNillableUpstreamHash(optional(in.UpstreamHash)).
 			SetAccount(in.Account).SetAccountLabel(in.AccountLabel).SetCodeSentTo(in.CodeSentTo).
 			SetCreatedAt(in.CreatedAt).SetExpiresAt(in.ExpiresAt).SetVersion(1)
@@ -112,7 +112,7 @@ func signInOf(row *ent.SignIn, err error) (store.SignIn, error) {
 	out := store.SignIn{
 		ID: row.ID, Kind: directory.SignInType(row.Kind), Stage: store.Stage(row.Stage),
 		ClientID: row.ClientID, AgentName: row.AgentName, AgentLogoURI: row.AgentLogoURI, Scope: row.Scope, UILocale: row.UILocale,
-		RedirectURI: row.RedirectURI, State: row.State, CodeChallenge: row.CodeChallenge, DeviceID: row.DeviceID,
+		RedirectURI: row.RedirectURI, State: row.State, CodeChallenge: row.CodeChallenge, Resource: row.Resource, DeviceID: row.DeviceID,
 		SessionID: row.SessionID, UserID: row.UserID, BrowserHash: row.BrowserHash,
 		Account: row.Account, AccountLabel: row.AccountLabel, CodeSentTo: row.CodeSentTo, CodeAttempts: row.CodeAttempts,
 		CreatedAt: row.CreatedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), Version: row.Version,

@@ -20,6 +20,7 @@ import (
 type Store interface {
 	store.SignIns
 	store.Attempts
+	store.Clients
 }
 
 // Run runs the suite on s. one and other are two Companies without rows.
@@ -34,6 +35,7 @@ func Run(t *testing.T, s Store, one, other tenancy.Scope) {
 		"all keys are counted or none":          allOrNone,
 		"parallel attempts":                     parallelAttempts,
 		"other companies see nothing":           isolation,
+		"registered clients":                    clients,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, suite{s, one, other}) })
 	}

@@ -13,7 +13,7 @@ import (
 func (s *Store) SaveCode(ctx context.Context, scope tenancy.Scope, c store.Code) error {
 	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
 		return tx.AuthorizationCode.Create().SetID(c.Hash).SetClientID(c.ClientID).SetAgentName(c.AgentName).SetRedirectURI(c.RedirectURI).
-			SetCodeChallenge(c.Challenge).SetScope(c.Scope).SetAccount(c.Account).SetAccountLabel(c.AccountLabel).
+			SetCodeChallenge(c.Challenge).SetResource(c.Resource).SetScope(c.Scope).SetAccount(c.Account).SetAccountLabel(c.AccountLabel).
 			SetCreatedAt(c.CreatedAt).SetExpiresAt(c.ExpiresAt).Exec(ctx)
 	})
 }
@@ -44,7 +44,7 @@ func findCode(ctx context.Context, tx *ent.Tx, hash string) (*store.Code, error)
 		return nil, err
 	}
 	return &store.Code{
-		Hash: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, RedirectURI: row.RedirectURI, Challenge: row.CodeChallenge,
+		Hash: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, RedirectURI: row.RedirectURI, Challenge: row.CodeChallenge, Resource: row.Resource,
 		Scope: row.Scope, Account: row.Account, AccountLabel: row.AccountLabel, CreatedAt: row.CreatedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		Consumed: timeOf(row.ConsumedAt), GrantID: row.GrantID,
 	}, nil

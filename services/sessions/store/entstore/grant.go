@@ -28,7 +28,7 @@ func (s *Store) SignIn(ctx context.Context, scope tenancy.Scope, in store.Signed
 func (s *Store) signIn(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, in store.SignedIn) error {
 	g := in.Grant
 	err := tx.Grant.Create().SetID(g.ID).SetClientID(g.ClientID).SetAgentName(g.AgentName).SetUserID(g.UserID).SetAccount(g.Account).
-		SetAccountLabel(g.AccountLabel).SetScope(g.Scope).SetSignIn(grant.SignIn(g.SignIn)).SetCreatedAt(g.CreatedAt).
+		SetAccountLabel(g.AccountLabel).SetScope(g.Scope).SetSignIn(grant.SignIn(g.SignIn)).SetResource(g.Resource).SetCreatedAt(g.CreatedAt).
 		SetNillableExpiresAt(optional(g.ExpiresAt)).SetLastUsedAt(g.LastUsedAt).Exec(ctx)
 	if err != nil {
 		return err
@@ -36,11 +36,22 @@ func (s *Store) signIn(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, in 
 	if err := tx.AccountToken.Create().SetID(in.AccountToken).SetGrantID(g.ID).SetCreatedAt(g.CreatedAt).Exec(ctx); err != nil {
 		return err
 	}
-	err = signSessionIn(ctx, tx, store.Session{ID: in.Token.SessionID, AgentName: g.AgentName, Account: g.Account, GrantID: g.ID, Extensions: in.Extensions, LastUsedAt: g.CreatedAt})
+	sn := store.Session{
+		ID: in.Token.SessionID, ClientID: g.ClientID, AgentName: g.AgentName, UserID: g.UserID, Account: g.Account, GrantID: g.ID,
+		Extensions: in.Extensions, CreatedAt: g.CreatedAt, LastUsedAt: g.CreatedAt,
+	}
+	if in.Create {
+		if err := createSession(ctx, tx, sn); err != nil {
+			return err
+		}
+		err = s.started(ctx, tx, scope, sn, in.Token)
+	} else {
+		err = signSessionIn(ctx, tx, sn)
+	}
 	if err != nil {
 		return err
 	}
-	if err := s.signedIn(ctx, tx, scope, store.Session{ClientID: g.ClientID, AgentName: g.AgentName, UserID: g.UserID, Account: g.Account}, in.Token, string(g.SignIn)); err != nil {
+	if err := s.signedIn(ctx, tx, scope, sn, in.Token, string(g.SignIn)); err != nil {
 		return err
 	}
 	return createToken(ctx, tx, in.Token)
@@ -188,7 +199,7 @@ func findAccountToken(ctx context.Context, tx *ent.Tx, hash string, successors [
 func grantOf(row *ent.Grant) store.Grant {
 	return store.Grant{
 		ID: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, UserID: row.UserID, Account: row.Account, AccountLabel: row.AccountLabel,
-		Scope: row.Scope, SignIn: directory.SignInType(row.SignIn), CreatedAt: row.CreatedAt.UTC(), ExpiresAt: timeOf(row.ExpiresAt),
+		Scope: row.Scope, SignIn: directory.SignInType(row.SignIn), Resource: row.Resource, CreatedAt: row.CreatedAt.UTC(), ExpiresAt: timeOf(row.ExpiresAt),
 		LastUsedAt: row.LastUsedAt.UTC(), EndedAt: timeOf(row.EndedAt), EndReason: store.EndReason(row.EndReason),
 	}
 }

@@ -129,6 +129,20 @@ func findSession(ctx context.Context, tx *ent.Tx, id string) (*store.Session, er
 	return &sn, nil
 }
 
+// sessionOfGrant returns the newest Session that the Grant signed in and that goes on, nil where there is none.
+func sessionOfGrant(ctx context.Context, tx *ent.Tx, grantID string) (*store.Session, error) {
+	row, err := tx.Session.Query().Where(session.GrantID(grantID), session.EndedAtIsNil()).
+		Order(session.ByCreatedAt(sql.OrderDesc()), session.ByID(sql.OrderDesc())).First(ctx)
+	if ent.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // absence is an answer here
+	}
+	if err != nil {
+		return nil, err
+	}
+	sn := sessionOf(row)
+	return &sn, nil
+}
+
 func sessionOf(row *ent.Session) store.Session {
 	sn := store.Session{
 		ID: row.ID, ClientID: row.ClientID, AgentName: row.AgentName, UserID: row.UserID, Account: row.Account, GrantID: row.GrantID,

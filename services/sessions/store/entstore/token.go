@@ -34,6 +34,9 @@ func (s *Store) Opening(ctx context.Context, scope tenancy.Scope, asked store.As
 		case asked.AccountToken != "":
 			o.AccountToken, o.Grant, err = findAccountToken(ctx, tx, asked.AccountToken, asked.Successors)
 		}
+		if err == nil && asked.OfGrant && o.Grant != nil {
+			o.Session, err = sessionOfGrant(ctx, tx, o.Grant.ID)
+		}
 		return o, err
 	})
 }

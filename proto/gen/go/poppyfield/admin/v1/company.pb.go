@@ -748,8 +748,11 @@ type DiscoverySettings struct {
 	RequiredExtensions []string `protobuf:"bytes,14,rep,name=required_extensions,json=requiredExtensions,proto3" json:"required_extensions,omitempty"`
 	// Has us answer at browser_session_endpoint. It is published only as long as its domain is verified.
 	BrowserCookie *BrowserCookie `protobuf:"bytes,15,opt,name=browser_cookie,json=browserCookie,proto3" json:"browser_cookie,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Whether MCP clients that know nothing of Poppy may register themselves (RFC 7591) to sign in for a listed MCP
+	// server. Without it they need a client ID metadata document.
+	McpRegistration bool `protobuf:"varint,16,opt,name=mcp_registration,json=mcpRegistration,proto3" json:"mcp_registration,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *DiscoverySettings) Reset() {
@@ -885,6 +888,13 @@ func (x *DiscoverySettings) GetBrowserCookie() *BrowserCookie {
 		return x.BrowserCookie
 	}
 	return nil
+}
+
+func (x *DiscoverySettings) GetMcpRegistration() bool {
+	if x != nil {
+		return x.McpRegistration
+	}
+	return false
 }
 
 // The cookie that we set in a Personal Agent's browser for its Session (Poppy 5).
@@ -1561,7 +1571,7 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\x14EnableCompanyRequest\x12,\n" +
 	"\x04name\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x04name\x12*\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xb5\b\n" +
+	"request_id\x18\x02 \x01(\tB\v\xbaH\b\xd8\x01\x01r\x03\xb0\x01\x01R\trequestId\"\xe0\b\n" +
 	"\x11DiscoverySettings\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x11organization_name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x10organizationName\x123\n" +
@@ -1582,7 +1592,8 @@ const file_poppyfield_admin_v1_company_proto_rawDesc = "" +
 	"\x0fmediated_scopes\x18\r \x03(\tB\x0f\xbaH\f\x92\x01\t\x102\"\x05r\x03\x18\x80\x02R\x0emediatedScopes\x12@\n" +
 	"\x13required_extensions\x18\x0e \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\n" +
 	"\"\x05r\x03\x18\x80\x02R\x12requiredExtensions\x12I\n" +
-	"\x0ebrowser_cookie\x18\x0f \x01(\v2\".poppyfield.admin.v1.BrowserCookieR\rbrowserCookie\x1a?\n" +
+	"\x0ebrowser_cookie\x18\x0f \x01(\v2\".poppyfield.admin.v1.BrowserCookieR\rbrowserCookie\x12)\n" +
+	"\x10mcp_registration\x18\x10 \x01(\bR\x0fmcpRegistration\x1a?\n" +
 	"\x11CustomScopesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a]\n" +

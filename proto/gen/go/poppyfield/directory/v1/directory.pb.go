@@ -243,8 +243,10 @@ type CompanySnapshot struct {
 	Apis []*Api `protobuf:"bytes,23,rep,name=apis,proto3" json:"apis,omitempty"`
 	// Unset where we take no browsers into Sessions.
 	BrowserSession *BrowserSession `protobuf:"bytes,24,opt,name=browser_session,json=browserSession,proto3" json:"browser_session,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether MCP clients may register themselves (RFC 7591).
+	McpRegistration bool `protobuf:"varint,25,opt,name=mcp_registration,json=mcpRegistration,proto3" json:"mcp_registration,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CompanySnapshot) Reset() {
@@ -443,6 +445,13 @@ func (x *CompanySnapshot) GetBrowserSession() *BrowserSession {
 		return x.BrowserSession
 	}
 	return nil
+}
+
+func (x *CompanySnapshot) GetMcpRegistration() bool {
+	if x != nil {
+		return x.McpRegistration
+	}
+	return false
 }
 
 // Where a Personal Agent's browser joins a Session (Poppy 5), and the cookie that it gets.
@@ -1056,7 +1065,7 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\x04host\x18\x01 \x01(\tR\x04host\"]\n" +
 	"\x13ResolveHostResponse\x12F\n" +
 	"\tcompanies\x18\x01 \x03(\v2(.poppyfield.directory.v1.CompanySnapshotR\tcompanies\"\x1b\n" +
-	"\x19GetCompanySnapshotRequest\"\x84\t\n" +
+	"\x19GetCompanySnapshotRequest\"\xaf\t\n" +
 	"\x0fCompanySnapshot\x12\x1d\n" +
 	"\n" +
 	"company_id\x18\x01 \x01(\tR\tcompanyId\x12\x12\n" +
@@ -1083,7 +1092,8 @@ const file_poppyfield_directory_v1_directory_proto_rawDesc = "" +
 	"\adomains\x18\x15 \x03(\tR\adomains\x12/\n" +
 	"\x13required_extensions\x18\x16 \x03(\tR\x12requiredExtensions\x120\n" +
 	"\x04apis\x18\x17 \x03(\v2\x1c.poppyfield.directory.v1.ApiR\x04apis\x12P\n" +
-	"\x0fbrowser_session\x18\x18 \x01(\v2'.poppyfield.directory.v1.BrowserSessionR\x0ebrowserSession\"r\n" +
+	"\x0fbrowser_session\x18\x18 \x01(\v2'.poppyfield.directory.v1.BrowserSessionR\x0ebrowserSession\x12)\n" +
+	"\x10mcp_registration\x18\x19 \x01(\bR\x0fmcpRegistration\"r\n" +
 	"\x0eBrowserSession\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x1f\n" +
 	"\vcookie_name\x18\x02 \x01(\tR\n" +

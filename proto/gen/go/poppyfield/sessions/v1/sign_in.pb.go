@@ -169,8 +169,10 @@ type IssueCodeRequest struct {
 	// PKCE S256.
 	CodeChallenge string `protobuf:"bytes,4,opt,name=code_challenge,json=codeChallenge,proto3" json:"code_challenge,omitempty"`
 	// Approved scopes, separated by spaces; never empty.
-	Scope         string   `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
-	Account       *Account `protobuf:"bytes,6,opt,name=account,proto3" json:"account,omitempty"`
+	Scope   string   `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
+	Account *Account `protobuf:"bytes,6,opt,name=account,proto3" json:"account,omitempty"`
+	// The listed MCP server that a client which knows nothing of Poppy signs in for; empty for a Personal Agent.
+	Resource      string `protobuf:"bytes,7,opt,name=resource,proto3" json:"resource,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -245,6 +247,13 @@ func (x *IssueCodeRequest) GetAccount() *Account {
 		return x.Account
 	}
 	return nil
+}
+
+func (x *IssueCodeRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
 }
 
 // The code.
@@ -1025,6 +1034,159 @@ func (x *ExchangeResponse) GetTokens() *IssuedTokens {
 	return nil
 }
 
+// A token request of a client that can't authenticate: what it has must have come to it.
+type ExchangePlainRequest struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClientId   string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	ClientName string                 `protobuf:"bytes,2,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
+	// RFC 8707 resource; empty means the one that the User signed in for.
+	Resource string `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Types that are valid to be assigned to Grant:
+	//
+	//	*ExchangePlainRequest_Code
+	//	*ExchangePlainRequest_RefreshToken
+	Grant         isExchangePlainRequest_Grant `protobuf_oneof:"grant"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangePlainRequest) Reset() {
+	*x = ExchangePlainRequest{}
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangePlainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangePlainRequest) ProtoMessage() {}
+
+func (x *ExchangePlainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangePlainRequest.ProtoReflect.Descriptor instead.
+func (*ExchangePlainRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExchangePlainRequest) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *ExchangePlainRequest) GetClientName() string {
+	if x != nil {
+		return x.ClientName
+	}
+	return ""
+}
+
+func (x *ExchangePlainRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ExchangePlainRequest) GetGrant() isExchangePlainRequest_Grant {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *ExchangePlainRequest) GetCode() *CodeGrant {
+	if x != nil {
+		if x, ok := x.Grant.(*ExchangePlainRequest_Code); ok {
+			return x.Code
+		}
+	}
+	return nil
+}
+
+func (x *ExchangePlainRequest) GetRefreshToken() *AccountTokenGrant {
+	if x != nil {
+		if x, ok := x.Grant.(*ExchangePlainRequest_RefreshToken); ok {
+			return x.RefreshToken
+		}
+	}
+	return nil
+}
+
+type isExchangePlainRequest_Grant interface {
+	isExchangePlainRequest_Grant()
+}
+
+type ExchangePlainRequest_Code struct {
+	Code *CodeGrant `protobuf:"bytes,4,opt,name=code,proto3,oneof"`
+}
+
+type ExchangePlainRequest_RefreshToken struct {
+	RefreshToken *AccountTokenGrant `protobuf:"bytes,5,opt,name=refresh_token,json=refreshToken,proto3,oneof"`
+}
+
+func (*ExchangePlainRequest_Code) isExchangePlainRequest_Grant() {}
+
+func (*ExchangePlainRequest_RefreshToken) isExchangePlainRequest_Grant() {}
+
+// What was issued.
+type ExchangePlainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        *IssuedTokens          `protobuf:"bytes,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangePlainResponse) Reset() {
+	*x = ExchangePlainResponse{}
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangePlainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangePlainResponse) ProtoMessage() {}
+
+func (x *ExchangePlainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangePlainResponse.ProtoReflect.Descriptor instead.
+func (*ExchangePlainResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ExchangePlainResponse) GetTokens() *IssuedTokens {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
 // A Mediated Sign-In that is complete.
 type SignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1041,7 +1203,7 @@ type SignInRequest struct {
 
 func (x *SignInRequest) Reset() {
 	*x = SignInRequest{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[16]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1215,7 @@ func (x *SignInRequest) String() string {
 func (*SignInRequest) ProtoMessage() {}
 
 func (x *SignInRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[16]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1228,7 @@ func (x *SignInRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignInRequest.ProtoReflect.Descriptor instead.
 func (*SignInRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{16}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SignInRequest) GetSessionId() string {
@@ -1114,7 +1276,7 @@ type SignInResponse struct {
 
 func (x *SignInResponse) Reset() {
 	*x = SignInResponse{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[17]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1288,7 @@ func (x *SignInResponse) String() string {
 func (*SignInResponse) ProtoMessage() {}
 
 func (x *SignInResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[17]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1301,7 @@ func (x *SignInResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignInResponse.ProtoReflect.Descriptor instead.
 func (*SignInResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{17}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SignInResponse) GetTokens() *IssuedTokens {
@@ -1159,7 +1321,7 @@ type ListConnectionsRequest struct {
 
 func (x *ListConnectionsRequest) Reset() {
 	*x = ListConnectionsRequest{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[18]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1333,7 @@ func (x *ListConnectionsRequest) String() string {
 func (*ListConnectionsRequest) ProtoMessage() {}
 
 func (x *ListConnectionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[18]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1346,7 @@ func (x *ListConnectionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionsRequest.ProtoReflect.Descriptor instead.
 func (*ListConnectionsRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{18}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListConnectionsRequest) GetAccountId() string {
@@ -1204,7 +1366,7 @@ type ListConnectionsResponse struct {
 
 func (x *ListConnectionsResponse) Reset() {
 	*x = ListConnectionsResponse{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[19]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1378,7 @@ func (x *ListConnectionsResponse) String() string {
 func (*ListConnectionsResponse) ProtoMessage() {}
 
 func (x *ListConnectionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[19]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1391,7 @@ func (x *ListConnectionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConnectionsResponse.ProtoReflect.Descriptor instead.
 func (*ListConnectionsResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{19}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListConnectionsResponse) GetConnections() []*Connection {
@@ -1256,7 +1418,7 @@ type Connection struct {
 
 func (x *Connection) Reset() {
 	*x = Connection{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[20]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1430,7 @@ func (x *Connection) String() string {
 func (*Connection) ProtoMessage() {}
 
 func (x *Connection) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[20]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1443,7 @@ func (x *Connection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connection.ProtoReflect.Descriptor instead.
 func (*Connection) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{20}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Connection) GetGrantId() string {
@@ -1345,7 +1507,7 @@ type DisconnectRequest struct {
 
 func (x *DisconnectRequest) Reset() {
 	*x = DisconnectRequest{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[21]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1519,7 @@ func (x *DisconnectRequest) String() string {
 func (*DisconnectRequest) ProtoMessage() {}
 
 func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[21]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1532,7 @@ func (x *DisconnectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectRequest) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{21}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DisconnectRequest) GetAccountId() string {
@@ -1397,7 +1559,7 @@ type DisconnectResponse struct {
 
 func (x *DisconnectResponse) Reset() {
 	*x = DisconnectResponse{}
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[22]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1571,7 @@ func (x *DisconnectResponse) String() string {
 func (*DisconnectResponse) ProtoMessage() {}
 
 func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[22]
+	mi := &file_poppyfield_sessions_v1_sign_in_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1584,7 @@ func (x *DisconnectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectResponse) Descriptor() ([]byte, []int) {
-	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{22}
+	return file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DisconnectResponse) GetEnded() int32 {
@@ -1442,7 +1604,7 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"\x12CheckAgentResponse\"/\n" +
 	"\aAccount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05label\x18\x02 \x01(\tR\x05label\"\xe9\x01\n" +
+	"\x05label\x18\x02 \x01(\tR\x05label\"\x85\x02\n" +
 	"\x10IssueCodeRequest\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x1d\n" +
 	"\n" +
@@ -1450,7 +1612,8 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"\fredirect_uri\x18\x03 \x01(\tR\vredirectUri\x12%\n" +
 	"\x0ecode_challenge\x18\x04 \x01(\tR\rcodeChallenge\x12\x14\n" +
 	"\x05scope\x18\x05 \x01(\tR\x05scope\x129\n" +
-	"\aaccount\x18\x06 \x01(\v2\x1f.poppyfield.sessions.v1.AccountR\aaccount\"'\n" +
+	"\aaccount\x18\x06 \x01(\v2\x1f.poppyfield.sessions.v1.AccountR\aaccount\x12\x1a\n" +
+	"\bresource\x18\a \x01(\tR\bresource\"'\n" +
 	"\x11IssueCodeResponse\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\"\x9b\x01\n" +
 	"\x12StartDeviceRequest\x12\x1b\n" +
@@ -1510,6 +1673,16 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\"P\n" +
 	"\x10ExchangeResponse\x12<\n" +
+	"\x06tokens\x18\x01 \x01(\v2$.poppyfield.sessions.v1.IssuedTokensR\x06tokens\"\x84\x02\n" +
+	"\x14ExchangePlainRequest\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x1f\n" +
+	"\vclient_name\x18\x02 \x01(\tR\n" +
+	"clientName\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x127\n" +
+	"\x04code\x18\x04 \x01(\v2!.poppyfield.sessions.v1.CodeGrantH\x00R\x04code\x12P\n" +
+	"\rrefresh_token\x18\x05 \x01(\v2).poppyfield.sessions.v1.AccountTokenGrantH\x00R\frefreshTokenB\a\n" +
+	"\x05grant\"U\n" +
+	"\x15ExchangePlainResponse\x12<\n" +
 	"\x06tokens\x18\x01 \x01(\v2$.poppyfield.sessions.v1.IssuedTokensR\x06tokens\"\xae\x01\n" +
 	"\rSignInRequest\x12\x1d\n" +
 	"\n" +
@@ -1542,7 +1715,7 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"account_id\x18\x01 \x01(\tR\taccountId\x12\x19\n" +
 	"\bgrant_id\x18\x02 \x01(\tR\agrantId\"*\n" +
 	"\x12DisconnectResponse\x12\x14\n" +
-	"\x05ended\x18\x01 \x01(\x05R\x05ended2\xc7\x05\n" +
+	"\x05ended\x18\x01 \x01(\x05R\x05ended2\xb5\x06\n" +
 	"\x0eSignInsService\x12c\n" +
 	"\n" +
 	"CheckAgent\x12).poppyfield.sessions.v1.CheckAgentRequest\x1a*.poppyfield.sessions.v1.CheckAgentResponse\x12`\n" +
@@ -1551,7 +1724,8 @@ const file_poppyfield_sessions_v1_sign_in_proto_rawDesc = "" +
 	"\n" +
 	"FindDevice\x12).poppyfield.sessions.v1.FindDeviceRequest\x1a*.poppyfield.sessions.v1.FindDeviceResponse\x12i\n" +
 	"\fDecideDevice\x12+.poppyfield.sessions.v1.DecideDeviceRequest\x1a,.poppyfield.sessions.v1.DecideDeviceResponse\x12]\n" +
-	"\bExchange\x12'.poppyfield.sessions.v1.ExchangeRequest\x1a(.poppyfield.sessions.v1.ExchangeResponse\x12W\n" +
+	"\bExchange\x12'.poppyfield.sessions.v1.ExchangeRequest\x1a(.poppyfield.sessions.v1.ExchangeResponse\x12l\n" +
+	"\rExchangePlain\x12,.poppyfield.sessions.v1.ExchangePlainRequest\x1a-.poppyfield.sessions.v1.ExchangePlainResponse\x12W\n" +
 	"\x06SignIn\x12%.poppyfield.sessions.v1.SignInRequest\x1a&.poppyfield.sessions.v1.SignInResponse2\xed\x01\n" +
 	"\x12ConnectionsService\x12r\n" +
 	"\x0fListConnections\x12..poppyfield.sessions.v1.ListConnectionsRequest\x1a/.poppyfield.sessions.v1.ListConnectionsResponse\x12c\n" +
@@ -1570,7 +1744,7 @@ func file_poppyfield_sessions_v1_sign_in_proto_rawDescGZIP() []byte {
 	return file_poppyfield_sessions_v1_sign_in_proto_rawDescData
 }
 
-var file_poppyfield_sessions_v1_sign_in_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_poppyfield_sessions_v1_sign_in_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_poppyfield_sessions_v1_sign_in_proto_goTypes = []any{
 	(*CheckAgentRequest)(nil),       // 0: poppyfield.sessions.v1.CheckAgentRequest
 	(*CheckAgentResponse)(nil),      // 1: poppyfield.sessions.v1.CheckAgentResponse
@@ -1588,61 +1762,68 @@ var file_poppyfield_sessions_v1_sign_in_proto_goTypes = []any{
 	(*DeviceGrant)(nil),             // 13: poppyfield.sessions.v1.DeviceGrant
 	(*AccountTokenGrant)(nil),       // 14: poppyfield.sessions.v1.AccountTokenGrant
 	(*ExchangeResponse)(nil),        // 15: poppyfield.sessions.v1.ExchangeResponse
-	(*SignInRequest)(nil),           // 16: poppyfield.sessions.v1.SignInRequest
-	(*SignInResponse)(nil),          // 17: poppyfield.sessions.v1.SignInResponse
-	(*ListConnectionsRequest)(nil),  // 18: poppyfield.sessions.v1.ListConnectionsRequest
-	(*ListConnectionsResponse)(nil), // 19: poppyfield.sessions.v1.ListConnectionsResponse
-	(*Connection)(nil),              // 20: poppyfield.sessions.v1.Connection
-	(*DisconnectRequest)(nil),       // 21: poppyfield.sessions.v1.DisconnectRequest
-	(*DisconnectResponse)(nil),      // 22: poppyfield.sessions.v1.DisconnectResponse
-	(*OnceKey)(nil),                 // 23: poppyfield.sessions.v1.OnceKey
-	(*durationpb.Duration)(nil),     // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 25: google.protobuf.Timestamp
-	(*ProofOfRequest)(nil),          // 26: poppyfield.sessions.v1.ProofOfRequest
-	(*IssuedTokens)(nil),            // 27: poppyfield.sessions.v1.IssuedTokens
+	(*ExchangePlainRequest)(nil),    // 16: poppyfield.sessions.v1.ExchangePlainRequest
+	(*ExchangePlainResponse)(nil),   // 17: poppyfield.sessions.v1.ExchangePlainResponse
+	(*SignInRequest)(nil),           // 18: poppyfield.sessions.v1.SignInRequest
+	(*SignInResponse)(nil),          // 19: poppyfield.sessions.v1.SignInResponse
+	(*ListConnectionsRequest)(nil),  // 20: poppyfield.sessions.v1.ListConnectionsRequest
+	(*ListConnectionsResponse)(nil), // 21: poppyfield.sessions.v1.ListConnectionsResponse
+	(*Connection)(nil),              // 22: poppyfield.sessions.v1.Connection
+	(*DisconnectRequest)(nil),       // 23: poppyfield.sessions.v1.DisconnectRequest
+	(*DisconnectResponse)(nil),      // 24: poppyfield.sessions.v1.DisconnectResponse
+	(*OnceKey)(nil),                 // 25: poppyfield.sessions.v1.OnceKey
+	(*durationpb.Duration)(nil),     // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 27: google.protobuf.Timestamp
+	(*ProofOfRequest)(nil),          // 28: poppyfield.sessions.v1.ProofOfRequest
+	(*IssuedTokens)(nil),            // 29: poppyfield.sessions.v1.IssuedTokens
 }
 var file_poppyfield_sessions_v1_sign_in_proto_depIdxs = []int32{
 	2,  // 0: poppyfield.sessions.v1.IssueCodeRequest.account:type_name -> poppyfield.sessions.v1.Account
-	23, // 1: poppyfield.sessions.v1.StartDeviceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
-	24, // 2: poppyfield.sessions.v1.StartDeviceResponse.expires_in:type_name -> google.protobuf.Duration
-	24, // 3: poppyfield.sessions.v1.StartDeviceResponse.interval:type_name -> google.protobuf.Duration
-	25, // 4: poppyfield.sessions.v1.FindDeviceResponse.expire_time:type_name -> google.protobuf.Timestamp
+	25, // 1: poppyfield.sessions.v1.StartDeviceRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
+	26, // 2: poppyfield.sessions.v1.StartDeviceResponse.expires_in:type_name -> google.protobuf.Duration
+	26, // 3: poppyfield.sessions.v1.StartDeviceResponse.interval:type_name -> google.protobuf.Duration
+	27, // 4: poppyfield.sessions.v1.FindDeviceResponse.expire_time:type_name -> google.protobuf.Timestamp
 	2,  // 5: poppyfield.sessions.v1.DecideDeviceRequest.account:type_name -> poppyfield.sessions.v1.Account
-	26, // 6: poppyfield.sessions.v1.ExchangeRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
-	23, // 7: poppyfield.sessions.v1.ExchangeRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
+	28, // 6: poppyfield.sessions.v1.ExchangeRequest.proof:type_name -> poppyfield.sessions.v1.ProofOfRequest
+	25, // 7: poppyfield.sessions.v1.ExchangeRequest.once:type_name -> poppyfield.sessions.v1.OnceKey
 	12, // 8: poppyfield.sessions.v1.ExchangeRequest.code:type_name -> poppyfield.sessions.v1.CodeGrant
 	13, // 9: poppyfield.sessions.v1.ExchangeRequest.device:type_name -> poppyfield.sessions.v1.DeviceGrant
 	14, // 10: poppyfield.sessions.v1.ExchangeRequest.account_token:type_name -> poppyfield.sessions.v1.AccountTokenGrant
-	27, // 11: poppyfield.sessions.v1.ExchangeResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
-	2,  // 12: poppyfield.sessions.v1.SignInRequest.account:type_name -> poppyfield.sessions.v1.Account
-	27, // 13: poppyfield.sessions.v1.SignInResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
-	20, // 14: poppyfield.sessions.v1.ListConnectionsResponse.connections:type_name -> poppyfield.sessions.v1.Connection
-	25, // 15: poppyfield.sessions.v1.Connection.create_time:type_name -> google.protobuf.Timestamp
-	25, // 16: poppyfield.sessions.v1.Connection.last_used_time:type_name -> google.protobuf.Timestamp
-	25, // 17: poppyfield.sessions.v1.Connection.expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 18: poppyfield.sessions.v1.SignInsService.CheckAgent:input_type -> poppyfield.sessions.v1.CheckAgentRequest
-	3,  // 19: poppyfield.sessions.v1.SignInsService.IssueCode:input_type -> poppyfield.sessions.v1.IssueCodeRequest
-	5,  // 20: poppyfield.sessions.v1.SignInsService.StartDevice:input_type -> poppyfield.sessions.v1.StartDeviceRequest
-	7,  // 21: poppyfield.sessions.v1.SignInsService.FindDevice:input_type -> poppyfield.sessions.v1.FindDeviceRequest
-	9,  // 22: poppyfield.sessions.v1.SignInsService.DecideDevice:input_type -> poppyfield.sessions.v1.DecideDeviceRequest
-	11, // 23: poppyfield.sessions.v1.SignInsService.Exchange:input_type -> poppyfield.sessions.v1.ExchangeRequest
-	16, // 24: poppyfield.sessions.v1.SignInsService.SignIn:input_type -> poppyfield.sessions.v1.SignInRequest
-	18, // 25: poppyfield.sessions.v1.ConnectionsService.ListConnections:input_type -> poppyfield.sessions.v1.ListConnectionsRequest
-	21, // 26: poppyfield.sessions.v1.ConnectionsService.Disconnect:input_type -> poppyfield.sessions.v1.DisconnectRequest
-	1,  // 27: poppyfield.sessions.v1.SignInsService.CheckAgent:output_type -> poppyfield.sessions.v1.CheckAgentResponse
-	4,  // 28: poppyfield.sessions.v1.SignInsService.IssueCode:output_type -> poppyfield.sessions.v1.IssueCodeResponse
-	6,  // 29: poppyfield.sessions.v1.SignInsService.StartDevice:output_type -> poppyfield.sessions.v1.StartDeviceResponse
-	8,  // 30: poppyfield.sessions.v1.SignInsService.FindDevice:output_type -> poppyfield.sessions.v1.FindDeviceResponse
-	10, // 31: poppyfield.sessions.v1.SignInsService.DecideDevice:output_type -> poppyfield.sessions.v1.DecideDeviceResponse
-	15, // 32: poppyfield.sessions.v1.SignInsService.Exchange:output_type -> poppyfield.sessions.v1.ExchangeResponse
-	17, // 33: poppyfield.sessions.v1.SignInsService.SignIn:output_type -> poppyfield.sessions.v1.SignInResponse
-	19, // 34: poppyfield.sessions.v1.ConnectionsService.ListConnections:output_type -> poppyfield.sessions.v1.ListConnectionsResponse
-	22, // 35: poppyfield.sessions.v1.ConnectionsService.Disconnect:output_type -> poppyfield.sessions.v1.DisconnectResponse
-	27, // [27:36] is the sub-list for method output_type
-	18, // [18:27] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	29, // 11: poppyfield.sessions.v1.ExchangeResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
+	12, // 12: poppyfield.sessions.v1.ExchangePlainRequest.code:type_name -> poppyfield.sessions.v1.CodeGrant
+	14, // 13: poppyfield.sessions.v1.ExchangePlainRequest.refresh_token:type_name -> poppyfield.sessions.v1.AccountTokenGrant
+	29, // 14: poppyfield.sessions.v1.ExchangePlainResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
+	2,  // 15: poppyfield.sessions.v1.SignInRequest.account:type_name -> poppyfield.sessions.v1.Account
+	29, // 16: poppyfield.sessions.v1.SignInResponse.tokens:type_name -> poppyfield.sessions.v1.IssuedTokens
+	22, // 17: poppyfield.sessions.v1.ListConnectionsResponse.connections:type_name -> poppyfield.sessions.v1.Connection
+	27, // 18: poppyfield.sessions.v1.Connection.create_time:type_name -> google.protobuf.Timestamp
+	27, // 19: poppyfield.sessions.v1.Connection.last_used_time:type_name -> google.protobuf.Timestamp
+	27, // 20: poppyfield.sessions.v1.Connection.expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 21: poppyfield.sessions.v1.SignInsService.CheckAgent:input_type -> poppyfield.sessions.v1.CheckAgentRequest
+	3,  // 22: poppyfield.sessions.v1.SignInsService.IssueCode:input_type -> poppyfield.sessions.v1.IssueCodeRequest
+	5,  // 23: poppyfield.sessions.v1.SignInsService.StartDevice:input_type -> poppyfield.sessions.v1.StartDeviceRequest
+	7,  // 24: poppyfield.sessions.v1.SignInsService.FindDevice:input_type -> poppyfield.sessions.v1.FindDeviceRequest
+	9,  // 25: poppyfield.sessions.v1.SignInsService.DecideDevice:input_type -> poppyfield.sessions.v1.DecideDeviceRequest
+	11, // 26: poppyfield.sessions.v1.SignInsService.Exchange:input_type -> poppyfield.sessions.v1.ExchangeRequest
+	16, // 27: poppyfield.sessions.v1.SignInsService.ExchangePlain:input_type -> poppyfield.sessions.v1.ExchangePlainRequest
+	18, // 28: poppyfield.sessions.v1.SignInsService.SignIn:input_type -> poppyfield.sessions.v1.SignInRequest
+	20, // 29: poppyfield.sessions.v1.ConnectionsService.ListConnections:input_type -> poppyfield.sessions.v1.ListConnectionsRequest
+	23, // 30: poppyfield.sessions.v1.ConnectionsService.Disconnect:input_type -> poppyfield.sessions.v1.DisconnectRequest
+	1,  // 31: poppyfield.sessions.v1.SignInsService.CheckAgent:output_type -> poppyfield.sessions.v1.CheckAgentResponse
+	4,  // 32: poppyfield.sessions.v1.SignInsService.IssueCode:output_type -> poppyfield.sessions.v1.IssueCodeResponse
+	6,  // 33: poppyfield.sessions.v1.SignInsService.StartDevice:output_type -> poppyfield.sessions.v1.StartDeviceResponse
+	8,  // 34: poppyfield.sessions.v1.SignInsService.FindDevice:output_type -> poppyfield.sessions.v1.FindDeviceResponse
+	10, // 35: poppyfield.sessions.v1.SignInsService.DecideDevice:output_type -> poppyfield.sessions.v1.DecideDeviceResponse
+	15, // 36: poppyfield.sessions.v1.SignInsService.Exchange:output_type -> poppyfield.sessions.v1.ExchangeResponse
+	17, // 37: poppyfield.sessions.v1.SignInsService.ExchangePlain:output_type -> poppyfield.sessions.v1.ExchangePlainResponse
+	19, // 38: poppyfield.sessions.v1.SignInsService.SignIn:output_type -> poppyfield.sessions.v1.SignInResponse
+	21, // 39: poppyfield.sessions.v1.ConnectionsService.ListConnections:output_type -> poppyfield.sessions.v1.ListConnectionsResponse
+	24, // 40: poppyfield.sessions.v1.ConnectionsService.Disconnect:output_type -> poppyfield.sessions.v1.DisconnectResponse
+	31, // [31:41] is the sub-list for method output_type
+	21, // [21:31] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_sessions_v1_sign_in_proto_init() }
@@ -1656,13 +1837,17 @@ func file_poppyfield_sessions_v1_sign_in_proto_init() {
 		(*ExchangeRequest_Device)(nil),
 		(*ExchangeRequest_AccountToken)(nil),
 	}
+	file_poppyfield_sessions_v1_sign_in_proto_msgTypes[16].OneofWrappers = []any{
+		(*ExchangePlainRequest_Code)(nil),
+		(*ExchangePlainRequest_RefreshToken)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_sessions_v1_sign_in_proto_rawDesc), len(file_poppyfield_sessions_v1_sign_in_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -19,13 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	SignInsService_CheckAgent_FullMethodName   = "/poppyfield.sessions.v1.SignInsService/CheckAgent"
-	SignInsService_IssueCode_FullMethodName    = "/poppyfield.sessions.v1.SignInsService/IssueCode"
-	SignInsService_StartDevice_FullMethodName  = "/poppyfield.sessions.v1.SignInsService/StartDevice"
-	SignInsService_FindDevice_FullMethodName   = "/poppyfield.sessions.v1.SignInsService/FindDevice"
-	SignInsService_DecideDevice_FullMethodName = "/poppyfield.sessions.v1.SignInsService/DecideDevice"
-	SignInsService_Exchange_FullMethodName     = "/poppyfield.sessions.v1.SignInsService/Exchange"
-	SignInsService_SignIn_FullMethodName       = "/poppyfield.sessions.v1.SignInsService/SignIn"
+	SignInsService_CheckAgent_FullMethodName    = "/poppyfield.sessions.v1.SignInsService/CheckAgent"
+	SignInsService_IssueCode_FullMethodName     = "/poppyfield.sessions.v1.SignInsService/IssueCode"
+	SignInsService_StartDevice_FullMethodName   = "/poppyfield.sessions.v1.SignInsService/StartDevice"
+	SignInsService_FindDevice_FullMethodName    = "/poppyfield.sessions.v1.SignInsService/FindDevice"
+	SignInsService_DecideDevice_FullMethodName  = "/poppyfield.sessions.v1.SignInsService/DecideDevice"
+	SignInsService_Exchange_FullMethodName      = "/poppyfield.sessions.v1.SignInsService/Exchange"
+	SignInsService_ExchangePlain_FullMethodName = "/poppyfield.sessions.v1.SignInsService/ExchangePlain"
+	SignInsService_SignIn_FullMethodName        = "/poppyfield.sessions.v1.SignInsService/SignIn"
 )
 
 // SignInsServiceClient is the client API for SignInsService service.
@@ -47,6 +48,9 @@ type SignInsServiceClient interface {
 	DecideDevice(ctx context.Context, in *DecideDeviceRequest, opts ...grpc.CallOption) (*DecideDeviceResponse, error)
 	// Exchanges a code, a device code or an Account Token (Poppy 4.5, 4.6, 4.8).
 	Exchange(ctx context.Context, in *ExchangeRequest, opts ...grpc.CallOption) (*ExchangeResponse, error)
+	// Exchanges the code or the refresh token of a client that knows nothing of Poppy (Poppy 6): for a Bearer token
+	// of one MCP server, in a Session of its own.
+	ExchangePlain(ctx context.Context, in *ExchangePlainRequest, opts ...grpc.CallOption) (*ExchangePlainResponse, error)
 	// Signs a Session in after a Mediated Sign-In (Poppy 4.7).
 	SignIn(ctx context.Context, in *SignInRequest, opts ...grpc.CallOption) (*SignInResponse, error)
 }
@@ -119,6 +123,16 @@ func (c *signInsServiceClient) Exchange(ctx context.Context, in *ExchangeRequest
 	return out, nil
 }
 
+func (c *signInsServiceClient) ExchangePlain(ctx context.Context, in *ExchangePlainRequest, opts ...grpc.CallOption) (*ExchangePlainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExchangePlainResponse)
+	err := c.cc.Invoke(ctx, SignInsService_ExchangePlain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *signInsServiceClient) SignIn(ctx context.Context, in *SignInRequest, opts ...grpc.CallOption) (*SignInResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SignInResponse)
@@ -148,6 +162,9 @@ type SignInsServiceServer interface {
 	DecideDevice(context.Context, *DecideDeviceRequest) (*DecideDeviceResponse, error)
 	// Exchanges a code, a device code or an Account Token (Poppy 4.5, 4.6, 4.8).
 	Exchange(context.Context, *ExchangeRequest) (*ExchangeResponse, error)
+	// Exchanges the code or the refresh token of a client that knows nothing of Poppy (Poppy 6): for a Bearer token
+	// of one MCP server, in a Session of its own.
+	ExchangePlain(context.Context, *ExchangePlainRequest) (*ExchangePlainResponse, error)
 	// Signs a Session in after a Mediated Sign-In (Poppy 4.7).
 	SignIn(context.Context, *SignInRequest) (*SignInResponse, error)
 	mustEmbedUnimplementedSignInsServiceServer()
@@ -177,6 +194,9 @@ func (UnimplementedSignInsServiceServer) DecideDevice(context.Context, *DecideDe
 }
 func (UnimplementedSignInsServiceServer) Exchange(context.Context, *ExchangeRequest) (*ExchangeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Exchange not implemented")
+}
+func (UnimplementedSignInsServiceServer) ExchangePlain(context.Context, *ExchangePlainRequest) (*ExchangePlainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExchangePlain not implemented")
 }
 func (UnimplementedSignInsServiceServer) SignIn(context.Context, *SignInRequest) (*SignInResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SignIn not implemented")
@@ -310,6 +330,24 @@ func _SignInsService_Exchange_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SignInsService_ExchangePlain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExchangePlainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SignInsServiceServer).ExchangePlain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SignInsService_ExchangePlain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SignInsServiceServer).ExchangePlain(ctx, req.(*ExchangePlainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SignInsService_SignIn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SignInRequest)
 	if err := dec(in); err != nil {
@@ -358,6 +396,10 @@ var SignInsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Exchange",
 			Handler:    _SignInsService_Exchange_Handler,
+		},
+		{
+			MethodName: "ExchangePlain",
+			Handler:    _SignInsService_ExchangePlain_Handler,
 		},
 		{
 			MethodName: "SignIn",
