@@ -26,7 +26,7 @@ BUF       := tools/node_modules/.bin/buf
 GOTEST    := $(GOTESTSUM) --format pkgname-and-test-fails --hide-summary=skipped
 
 # Packages with tests that need a built binary or another runtime run by themselves.
-APART     := /test/interop|/test/browser|/test/backends|/test/fault|/test/e2e|/test/bench
+APART     := /test/interop|/test/browser|/test/backends|/test/fault|/test/e2e|/test/bench|/test/gateways
 PACKAGES   = $$(go list ./... | grep -v -E '($(APART))($$|/)')
 
 FUZZTIME  ?= 10s

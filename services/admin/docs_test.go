@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
+	"github.com/poppyfield/poppyfield/services/admin/method"
 )
 
 // The guide's table of methods is what the descriptors say.
@@ -34,5 +35,12 @@ func TestDocs_ListEveryMethod(t *testing.T) {
 		}
 		row := "| " + rest + " | " + string(m.Service.Name()) + "." + string(m.Desc.Name()) + " | " + permission + " |"
 		require.Contains(t, string(raw), row)
+		for _, door := range m.Also {
+			also := "| `" + strings.Replace(door, "*", "{c}", 1) + "` | " + string(m.Service.Name()) + "." + string(m.Desc.Name()) + " | " + permission + " |"
+			if !method.IsPath(door) {
+				also = strings.Replace(also, "`/", "gRPC `", 1)
+			}
+			require.Contains(t, string(raw), also)
+		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
 	"github.com/poppyfield/poppyfield/services/admin/gate"
+	"github.com/poppyfield/poppyfield/services/admin/gateway"
 	"github.com/poppyfield/poppyfield/services/admin/method"
 )
 
@@ -58,6 +61,9 @@ func newServers(table *method.Table, g *gate.Gate, cfg *tls.Config, tp trace.Tra
 	}
 	register(s.public, table, g, func(ctx context.Context) context.Context { return ctx })
 	register(s.memory, table, g, gate.Inside)
+	if err := registerOthers(s.public, table, g); err != nil {
+		return nil, err
+	}
 	healthpb.RegisterHealthServer(s.public, s.health)
 	for _, name := range table.Services() {
 		s.health.SetServingStatus(string(name), healthpb.HealthCheckResponse_SERVING)
@@ -109,6 +115,20 @@ func register(s *grpc.Server, table *method.Table, g *gate.Gate, mark func(conte
 		desc.Metadata = table.Of(name)[0].Desc.ParentFile().Path()
 		s.RegisterService(desc, nil)
 	}
+}
+
+// registerOthers serves the methods of other gRPC services that the table has.
+func registerOthers(s *grpc.Server, table *method.Table, g *gate.Gate) error {
+	for _, door := range table.Doors() {
+		switch {
+		case method.IsPath(door):
+		case door == authv3.Authorization_Check_FullMethodName:
+			authv3.RegisterAuthorizationServer(s, gateway.NewEnvoy(g, table.ByDoor(door)))
+		default:
+			return fmt.Errorf("nobody serves %s", door)
+		}
+	}
+	return nil
 }
 
 func (s *servers) serve(lis net.Listener) error { return served(s.public.Serve(lis)) }

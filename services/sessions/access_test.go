@@ -263,6 +263,7 @@ func TestIntrospectToken(t *testing.T) {
 		require.True(t, got.GetActive())
 		require.Equal(t, []any{"DPoP", "", false}, []any{got.GetTokenType(), got.GetResource(), got.GetSession().GetSignedIn()})
 		require.NotEmpty(t, got.GetJkt())
+		require.Equal(t, r.company.Issuer.String(), got.GetIssuer())
 		require.WithinDuration(t, r.Clock.Now(), got.GetIssueTime().AsTime(), time.Second)
 		mcp := of(r.open(t, bearer(mcpURL)).GetAccessToken())
 		require.Equal(t, []any{"Bearer", mcpURL, ""}, []any{mcp.GetTokenType(), mcp.GetResource(), mcp.GetJkt()})

@@ -106,12 +106,17 @@ type Target struct {
 func (t *Table) Find(method, raw string) (Target, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" || u.Scheme != "https" && u.Scheme != "http" {
-		return Target{}, invalid("url", "is no absolute http or https URL")
+		return Target{}, invalid("is no absolute http or https URL")
 	}
 	path := u.EscapedPath()
 	segments, ok := split(path)
-	if !ok {
-		return Target{}, invalid("url", "has a path that servers read differently: with dots, empty segments or encoded slashes")
+	// RawPath is what came, where EscapedPath had to mend it.
+	if _, asItCame := split(u.RawPath); !ok || !asItCame {
+		return Target{}, invalid("has a path that servers read differently: with dots, empty segments or encoded slashes")
+	}
+	// No client sends a fragment, and what some servers take it for is a part of the path.
+	if strings.Contains(raw, "#") || path == "" && strings.Contains(raw, "?") {
+		return Target{}, invalid("has a path that servers read differently: a fragment, or a query without a path")
 	}
 	for _, b := range t.byHost[hostOf(u.Host)] {
 		// An MCP server is the one URL that tokens are issued for, and what is below it.
@@ -127,7 +132,7 @@ func (t *Table) Find(method, raw string) (Target, error) {
 		}
 		return out, nil
 	}
-	return Target{}, invalid("url", "belongs to none of the Company's APIs: an entry of apis has to have it in its base_urls")
+	return Target{}, invalid("belongs to none of the Company's APIs: an entry of apis has to have it in its base_urls")
 }
 
 // Check says whether a Session may make the request.
@@ -202,6 +207,6 @@ func hostOf(host string) string {
 	return host
 }
 
-func invalid(field, detail string) error {
-	return problem.New(problem.Invalid, problem.InvalidRequest, "", "the %s %s", field, detail).WithField(field, detail)
+func invalid(detail string) error {
+	return problem.New(problem.Invalid, problem.InvalidRequest, "", "the url %s", detail).WithField("url", detail)
 }

@@ -53,6 +53,7 @@ func TestFind_RefusesWhatIsNoAPIsOrCanBeReadTwoWays(t *testing.T) {
 		"https://mcp.example.com/other", "https://evil.example\\@api.example.com/",
 		"https://api.example.com/open/../orders", "https://api.example.com/./orders", "https://api.example.com//orders", "https://api.example.com/open//orders",
 		"https://api.example.com/open/%2e%2e/orders", "https://api.example.com/open%2F..%2Forders", "https://api.example.com/open%5c..%5corders",
+		"https://api.example.com/open#/../orders", "https://api.example.com/open#", "https://api.example.com?/orders", "https://api.example.com/open%2Forders\"",
 		"https://api.example.com/open/..;x/orders", "https://api.example.com/;/orders", "https://api.example.com/a%00b", "https://api.example.com/%zz",
 	} {
 		_, err := orders().Find("GET", raw)

@@ -100,7 +100,18 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 }
 
 // Handle answers one gRPC call of m. decode reads the request's message.
-func (g *Gate) Handle(ctx context.Context, m *method.Method, decode func(any) error) (out proto.Message, err error) {
+func (g *Gate) Handle(ctx context.Context, m *method.Method, decode func(any) error) (proto.Message, error) {
+	return g.HandleFor(ctx, m, func(_ *app.Key, req proto.Message) error {
+		if err := decode(req); err != nil {
+			return problem.New(problem.Invalid, problem.InvalidRequest, "", "the request's message can't be read").WithCause(err)
+		}
+		return nil
+	})
+}
+
+// HandleFor answers a call of m that came in another form. fill makes the request's
+// message, once the caller is known and may call m.
+func (g *Gate) HandleFor(ctx context.Context, m *method.Method, fill func(*app.Key, proto.Message) error) (out proto.Message, err error) {
 	id := requestID(ctx)
 	ctx = withRequestID(ctx, id)
 	// It fails only when the headers are out already, which they aren't.
@@ -114,14 +125,14 @@ func (g *Gate) Handle(ctx context.Context, m *method.Method, decode func(any) er
 			out, err = nil, toStatus(err, id)
 		}
 	}()
-	out, err = g.call(ctx, m, decode)
+	out, err = g.call(ctx, m, fill)
 	if err != nil && problem.As(err).Kind == problem.Internal && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		g.deps.Log.ErrorContext(ctx, "call failed", "method", m.FullName, "request_id", id, "error", err)
 	}
 	return out, err
 }
 
-func (g *Gate) call(ctx context.Context, m *method.Method, decode func(any) error) (proto.Message, error) {
+func (g *Gate) call(ctx context.Context, m *method.Method, fill func(*app.Key, proto.Message) error) (proto.Message, error) {
 	caller, err := g.Authenticate(ctx, bearer(ctx), g.address(ctx))
 	if err != nil {
 		return nil, err
@@ -133,8 +144,8 @@ func (g *Gate) call(ctx context.Context, m *method.Method, decode func(any) erro
 		return nil, err
 	}
 	req := m.NewInput()
-	if err := decode(req); err != nil {
-		return nil, problem.New(problem.Invalid, problem.InvalidRequest, "", "the request's message can't be read").WithCause(err)
+	if err := fill(caller, req); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(app.WithCaller(rpc.WithActor(ctx, caller.Name()), caller), callTimeout)
 	defer cancel()

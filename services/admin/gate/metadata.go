@@ -28,6 +28,12 @@ func Inside(ctx context.Context) context.Context {
 	return context.WithValue(ctx, insideKey{}, true)
 }
 
+// FromHTTP returns the ctx of a call that an HTTP request makes with a key.
+func (g *Gate) FromHTTP(r *http.Request, key, requestID string) context.Context {
+	return metadata.NewIncomingContext(Inside(r.Context()), metadata.Pairs(
+		mdAuthorization, "Bearer "+key, MDRequestID, requestID, MDAddress, g.Address(r).String()))
+}
+
 func inside(ctx context.Context) bool {
 	in, _ := ctx.Value(insideKey{}).(bool)
 	return in

@@ -31,6 +31,8 @@ type Method struct {
 	// Checks says that it is called for every request of an agent.
 	Checks bool
 	HTTP   Route // the zero Route for a stream
+	// Also are other ways to ask it: paths that Door finds, and methods of other gRPC services.
+	Also []string
 	// Stream says that either side sends any number of messages.
 	Stream bool
 
@@ -44,6 +46,7 @@ type Method struct {
 type Table struct {
 	methods  []*Method
 	byName   map[string]*Method
+	doors    map[string]*Method // by what is in Also
 	services []protoreflect.FullName
 }
 
@@ -86,6 +89,7 @@ func Build(services []protoreflect.ServiceDescriptor, owners ...protoreflect.Ful
 			errs = append(errs, fmt.Errorf("%s has an owner and is no service of the API", o))
 		}
 	}
+	errs = append(errs, t.open())
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -169,6 +173,7 @@ func read(d protoreflect.MethodDescriptor) (*Method, error) {
 		Mutates:    rule.GetMutates(),
 		Checks:     rule.GetChecks(),
 		HTTP:       route,
+		Also:       rule.GetAlso(),
 		Stream:     stream,
 		input:      messageType(d.Input()),
 		output:     messageType(d.Output()),

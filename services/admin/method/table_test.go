@@ -131,6 +131,16 @@ func TestBuild_MethodThatLeavesSomethingOpen(t *testing.T) {
 		"body that is no field": {func(_ *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, h *annotations.HttpRule) {
 			h.Body = "thing"
 		}, "no message"},
+		"an odd other way": {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) {
+			r.Also = []string{"/v1/companies/*/a/b"}
+		}, "neither a path of a Company nor a gRPC method"},
+		"another way twice": {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, _ *annotations.HttpRule) {
+			r.Also = []string{"/v1/companies/*/a", "/v1/companies/*/a"}
+		}, "twice in the table"},
+		"another way without a Company": {func(_ *descriptorpb.MethodDescriptorProto, r *adminv1.Rule, h *annotations.HttpRule) {
+			r.Also, r.Audience = []string{"/a.v1.Things/Get"}, adminv1.Audience_AUDIENCE_SELF
+			h.Pattern = &annotations.HttpRule_Get{Get: "/v1/things"}
+		}, "only calls that name a Company"},
 		"a stream with a route": {func(m *descriptorpb.MethodDescriptorProto, _ *adminv1.Rule, _ *annotations.HttpRule) {
 			m.ServerStreaming = proto.Bool(true)
 		}, "a stream has no HTTP route"},

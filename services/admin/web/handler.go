@@ -78,7 +78,13 @@ var registrations = map[protoreflect.FullName]func(context.Context, *runtime.Ser
 	method.Package + ".SignInSetupService":     adminv1.RegisterSignInSetupServiceHandler,
 }
 
-// New makes the handler; it fails when a service of the table isn't connected to REST.
+// doors are the paths that take another form than REST's, by how they stand in the table.
+var doors = map[string]func(h *Handler, w http.ResponseWriter, r *http.Request, m *method.Method, companyID string){
+	"/v1/companies/*/forwardAuth": (*Handler).forwardAuth,
+	"/v1/companies/*/introspect":  (*Handler).introspect,
+}
+
+// New makes the handler; it fails when a service or a path of the table isn't served here.
 func New(ctx context.Context, cfg Config, deps Deps) (*Handler, error) {
 	h := &Handler{cfg: cfg, deps: deps}
 	none := func(string) (string, bool) { return "", false }
@@ -112,6 +118,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Handler, error) {
 			return nil, fmt.Errorf("REST of %s: %w", s, err)
 		}
 	}
+	for _, door := range deps.Table.Doors() {
+		if method.IsPath(door) && doors[door] == nil {
+			return nil, fmt.Errorf("nobody serves %s", door)
+		}
+	}
 	return h, nil
 }
 
@@ -128,6 +139,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if company, ok := watched(r.URL.Path); ok {
 		h.watch(w, r, company)
+		return
+	}
+	if door, company, ok := h.deps.Table.FindDoor(r.URL.Path); ok {
+		doors[door](h, w, r, h.deps.Table.ByDoor(door), company)
 		return
 	}
 	m, allow := h.deps.Table.Find(r.Method, r.URL.Path)

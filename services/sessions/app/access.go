@@ -47,6 +47,7 @@ func (a *App) withMetadata(ctx context.Context, scope tenancy.Scope, err error, 
 // Introspection is what RFC 7662 says of a token that is good.
 type Introspection struct {
 	Caller
+	Issuer   string
 	Resource string
 	IssuedAt time.Time
 }
@@ -72,7 +73,7 @@ func (a *App) Introspect(ctx context.Context, scope tenancy.Scope, token string)
 	}
 	now := a.Now()
 	if refused := checkStanding(company, c, now); refused == nil {
-		out, ok = Introspection{Caller: callerOf(c, now), Resource: c.Token.Resource, IssuedAt: c.Token.CreatedAt}, true
+		out, ok = Introspection{Caller: callerOf(c, now), Issuer: company.Issuer.String(), Resource: c.Token.Resource, IssuedAt: c.Token.CreatedAt}, true
 	}
 	return out, ok, nil
 }

@@ -81,7 +81,7 @@ func (s *accessServer) IntrospectToken(ctx context.Context, r *adminv1.Introspec
 	}
 	out := &adminv1.IntrospectTokenResponse{
 		Active: true, Session: agentSessionOf(scope, in.Caller), TokenType: string(in.Scheme()), Jkt: in.JKT, Resource: in.Resource,
-		IssueTime: timestamppb.New(in.IssuedAt),
+		IssueTime: timestamppb.New(in.IssuedAt), Issuer: in.Issuer,
 	}
 	return out, nil
 }

@@ -417,8 +417,10 @@ type IntrospectTokenResponse struct {
 	// Thumbprint of the key that a DPoP token is bound to (RFC 9449 6.2).
 	Jkt string `protobuf:"bytes,4,opt,name=jkt,proto3" json:"jkt,omitempty"`
 	// The service it was issued for; empty: any of the Company's but MCP servers.
-	Resource      string                 `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
-	IssueTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=issue_time,json=issueTime,proto3" json:"issue_time,omitempty"`
+	Resource  string                 `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
+	IssueTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=issue_time,json=issueTime,proto3" json:"issue_time,omitempty"`
+	// The Company's issuer, which issued it.
+	Issuer        string `protobuf:"bytes,7,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -493,6 +495,13 @@ func (x *IntrospectTokenResponse) GetIssueTime() *timestamppb.Timestamp {
 		return x.IssueTime
 	}
 	return nil
+}
+
+func (x *IntrospectTokenResponse) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
 }
 
 // A visit to the website.
@@ -688,7 +697,7 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\x16IntrospectTokenRequest\x120\n" +
 	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\x12 \n" +
 	"\x05token\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80 R\x05token\"\xf6\x01\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x05token\"\x8e\x02\n" +
 	"\x17IntrospectTokenResponse\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\bR\x06active\x12;\n" +
 	"\asession\x18\x02 \x01(\v2!.poppyfield.admin.v1.AgentSessionR\asession\x12\x1d\n" +
@@ -697,7 +706,8 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\x03jkt\x18\x04 \x01(\tR\x03jkt\x12\x1a\n" +
 	"\bresource\x18\x05 \x01(\tR\bresource\x129\n" +
 	"\n" +
-	"issue_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tissueTime\"\xba\x01\n" +
+	"issue_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tissueTime\x12\x16\n" +
+	"\x06issuer\x18\a \x01(\tR\x06issuer\"\xba\x01\n" +
 	"\x1aCheckBrowserSessionRequest\x120\n" +
 	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\x12$\n" +
 	"\x06cookie\x18\x02 \x01(\tB\n" +
@@ -707,12 +717,12 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\x1bCheckBrowserSessionResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12;\n" +
 	"\asession\x18\x02 \x01(\v2!.poppyfield.admin.v1.AgentSessionR\asession\x12#\n" +
-	"\rcache_seconds\x18\x03 \x01(\x05R\fcacheSeconds2\xc8\x04\n" +
-	"\rAccessService\x12\xb0\x01\n" +
-	"\rVerifyRequest\x12).poppyfield.admin.v1.VerifyRequestRequest\x1a*.poppyfield.admin.v1.VerifyRequestResponse\"H\xba\xb9\x18\x13\n" +
-	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=companies/*}:verifyRequest\x12\xb8\x01\n" +
-	"\x0fIntrospectToken\x12+.poppyfield.admin.v1.IntrospectTokenRequest\x1a,.poppyfield.admin.v1.IntrospectTokenResponse\"J\xba\xb9\x18\x13\n" +
-	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=companies/*}:introspectToken\x12\xc8\x01\n" +
+	"\rcache_seconds\x18\x03 \x01(\x05R\fcacheSeconds2\xae\x05\n" +
+	"\rAccessService\x12\xfa\x01\n" +
+	"\rVerifyRequest\x12).poppyfield.admin.v1.VerifyRequestRequest\x1a*.poppyfield.admin.v1.VerifyRequestResponse\"\x91\x01\xba\xb9\x18\\\n" +
+	"\raccess.verify\x10\x01(\x012\x1b/v1/companies/*/forwardAuth2*/envoy.service.auth.v3.Authorization/Check\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=companies/*}:verifyRequest\x12\xd4\x01\n" +
+	"\x0fIntrospectToken\x12+.poppyfield.admin.v1.IntrospectTokenRequest\x1a,.poppyfield.admin.v1.IntrospectTokenResponse\"f\xba\xb9\x18/\n" +
+	"\raccess.verify\x10\x01(\x012\x1a/v1/companies/*/introspect\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=companies/*}:introspectToken\x12\xc8\x01\n" +
 	"\x13CheckBrowserSession\x12/.poppyfield.admin.v1.CheckBrowserSessionRequest\x1a0.poppyfield.admin.v1.CheckBrowserSessionResponse\"N\xba\xb9\x18\x13\n" +
 	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x021:\x01*\",/v1/{parent=companies/*}:checkBrowserSessionBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 

@@ -92,7 +92,9 @@ type Rule struct {
 	// Field that names the Company, in the first message of a stream: streams are gRPC only and have no route.
 	StreamCompany string `protobuf:"bytes,4,opt,name=stream_company,json=streamCompany,proto3" json:"stream_company,omitempty"`
 	// Whether the call is made for every request of an agent: such calls have a budget of their own.
-	Checks        bool `protobuf:"varint,5,opt,name=checks,proto3" json:"checks,omitempty"`
+	Checks bool `protobuf:"varint,5,opt,name=checks,proto3" json:"checks,omitempty"`
+	// Other ways to ask the same, under the same rule: paths with a form of their own, and methods of other gRPC services.
+	Also          []string `protobuf:"bytes,6,rep,name=also,proto3" json:"also,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +164,13 @@ func (x *Rule) GetChecks() bool {
 	return false
 }
 
+func (x *Rule) GetAlso() []string {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
 var file_poppyfield_admin_v1_rule_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
@@ -185,7 +194,7 @@ var File_poppyfield_admin_v1_rule_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_rule_proto_rawDesc = "" +
 	"\n" +
-	"\x1epoppyfield/admin/v1/rule.proto\x12\x13poppyfield.admin.v1\x1a google/protobuf/descriptor.proto\x1a.protoc-gen-openapiv2/options/annotations.proto\"\xba\x01\n" +
+	"\x1epoppyfield/admin/v1/rule.proto\x12\x13poppyfield.admin.v1\x1a google/protobuf/descriptor.proto\x1a.protoc-gen-openapiv2/options/annotations.proto\"\xce\x01\n" +
 	"\x04Rule\x12\x1e\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\tR\n" +
@@ -193,7 +202,8 @@ const file_poppyfield_admin_v1_rule_proto_rawDesc = "" +
 	"\baudience\x18\x02 \x01(\x0e2\x1d.poppyfield.admin.v1.AudienceR\baudience\x12\x18\n" +
 	"\amutates\x18\x03 \x01(\bR\amutates\x12%\n" +
 	"\x0estream_company\x18\x04 \x01(\tR\rstreamCompany\x12\x16\n" +
-	"\x06checks\x18\x05 \x01(\bR\x06checks*d\n" +
+	"\x06checks\x18\x05 \x01(\bR\x06checks\x12\x12\n" +
+	"\x04also\x18\x06 \x03(\tR\x04also*d\n" +
 	"\bAudience\x12\x18\n" +
 	"\x14AUDIENCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10AUDIENCE_COMPANY\x10\x01\x12\x15\n" +
