@@ -78,6 +78,8 @@ func sound(m *method.Method, company string) proto.Message {
 		r.ClientId = "https://agent.example/agent.json"
 	case *adminv1.VerifyRequestRequest:
 		r.Method, r.Url = "GET", "https://api.example.com/orders"
+	case *adminv1.CheckBrowserSessionRequest:
+		r.Visitor = &adminv1.CheckBrowserSessionRequest_Cookie{Cookie: "pbc_x"}
 	case *adminv1.IntrospectTokenRequest:
 		r.Token = "token"
 	}

@@ -43,7 +43,7 @@ func reached(w http.ResponseWriter, r *http.Request, c *directory.Company) {
 
 func newRouter() *publicweb.Router {
 	return publicweb.New(hosts{
-		"root.example": "https://root.example", "path.example": "https://path.example/t/acme", "down.example": "down", "broken.example": "broken",
+		"root.example": "https://root.example", "path.example": "https://path.example/t/acme", "door.example": "https://root.example", "down.example": "down", "broken.example": "broken",
 	}, []publicweb.Route{
 		{Method: http.MethodPost, Path: "/things", Handler: reached, Caller: publicweb.Session},
 		{Method: http.MethodGet, Path: "/things/{id}", Handler: reached, Caller: publicweb.Session},
@@ -53,6 +53,7 @@ func newRouter() *publicweb.Router {
 		{Method: http.MethodGet, Path: "/.well-known/private", Handler: reached, Caller: publicweb.Session},
 		{Method: http.MethodGet, Path: "/nobodys", Handler: reached},
 		{Method: http.MethodGet, Path: "/.well-known/place/{path...}", Handler: reached, Caller: publicweb.Anyone, OfHost: true},
+		{Method: http.MethodPost, Path: "/poppy/browser-session", Handler: reached, Caller: publicweb.AgentBrowser},
 		{Method: http.MethodGet, Path: "/files/page-{id}.css", Handler: reached, Caller: publicweb.Anyone},
 	})
 }
@@ -84,6 +85,9 @@ func TestServeHTTP_Matching(t *testing.T) {
 		"overlap inside a segment":       {"GET", "https://root.example/files/page-css", "", "", ""},
 		"another end of a segment":       {"GET", "https://root.example/files/page-a1.js", "", "", ""},
 		"another beginning of a segment": {"GET", "https://root.example/files/pag-a1.css", "", "", ""},
+		"browsers at the issuer":         {"POST", "https://root.example/poppy/browser-session", "POST /poppy/browser-session", "", ""},
+		"browsers at a host of theirs":   {"POST", "https://door.example/join", "POST /poppy/browser-session", "", ""},
+		"nothing else at that host":      {"POST", "https://door.example/things", "POST /poppy/browser-session", "", ""},
 		"query":                          {"GET", "https://root.example/things/a?b=/c", "GET /things/{id}", "a", ""},
 		"well-known at the root":         {"GET", "https://root.example/.well-known/about", "GET /.well-known/about", "", ""},
 		"below the issuer's path":        {"POST", "https://path.example/t/acme/things", "POST /things", "", ""},
@@ -141,6 +145,7 @@ func TestServeHTTP_OtherMethod(t *testing.T) {
 		"https://root.example/.well-known/about":          "GET, HEAD, OPTIONS",
 		"https://path.example/.well-known/about/t/acme":   "GET, HEAD, OPTIONS",
 		"https://path.example/t/acme/.well-known/private": "GET, HEAD",
+		"https://door.example/things/a":                   "POST",
 	} {
 		w := ask(t, rt, http.MethodDelete, url)
 		require.Equal(t, http.StatusMethodNotAllowed, w.Code, url)
@@ -173,7 +178,8 @@ func TestTable_SaysWhoMayCall(t *testing.T) {
 	table := newRouter().Table()
 	require.Equal(t, publicweb.Session, table["GET /things/{id}/parts/{sub}"])
 	require.Equal(t, publicweb.Anyone, table["GET /.well-known/about"])
-	require.Len(t, table, 8)
+	require.Equal(t, publicweb.AgentBrowser, table["POST /poppy/browser-session"])
+	require.Len(t, table, 9)
 }
 
 func TestNew_RouteThatNobodyMayCallIsNotServed(t *testing.T) {

@@ -23,6 +23,7 @@ type Store interface {
 	store.Codes
 	store.Devices
 	store.Connections
+	store.Browsers
 	store.SignInPruning
 }
 
@@ -50,6 +51,7 @@ func Run(t *testing.T, s Store, company func() tenancy.Scope) {
 		"ends of grants":                    endings,
 		"connections":                       connections,
 		"a revoked agent":                   revokedAgent,
+		"cookies of browsers":               browserCookies,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, suite{s, company(), company()}) })
 	}
