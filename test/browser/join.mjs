@@ -152,6 +152,7 @@ test('a refused assertion is a page, and leaves the cookie', async () => {
   await post(ENDPOINT, { assertion: await agent.browserAssertion(ENDPOINT, user, session, 'https://agent.interop.test/') })
   assert.equal(tab.url(), ENDPOINT)
   assert.match(await tab.textContent('main'), /return_to/)
+  assert.ok(await tab.evaluate('document.styleSheets.length') > 0, 'the page has its styles')
   assert.deepEqual(await cookie(), [before])
 })
 

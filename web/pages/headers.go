@@ -28,7 +28,7 @@ func mayLeave(p Page) bool {
 // setHeaders sets what keeps a page from being framed, cached, or made to load or send
 // anything elsewhere. It replaces what an outer handler has set for answers that are data.
 func setHeaders(h http.Header, leaves bool, o Options) error {
-	formAction, ancestors := "'self'", "'none'"
+	formAction, ancestors, assets := "'self'", "'none'", "'self'"
 	if leaves {
 		// Not the agent's host alone: its callback may redirect on.
 		formAction += " https:"
@@ -44,7 +44,13 @@ func setHeaders(h http.Header, leaves bool, o Options) error {
 		}
 		ancestors = strings.Join(o.FrameAncestors, " ")
 	}
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action "+formAction+
+	if o.AssetOrigin != "" {
+		if strings.ContainsAny(o.AssetOrigin, ";, \t\r\n") {
+			return fmt.Errorf("asset origin %q is not a source expression", o.AssetOrigin)
+		}
+		assets += " " + o.AssetOrigin
+	}
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+assets+"; img-src "+assets+"; form-action "+formAction+
 		"; base-uri 'none'; frame-ancestors "+ancestors)
 	// X-Frame-Options can't name who may: with it, no one could embed the page.
 	if len(o.FrameAncestors) > 0 {

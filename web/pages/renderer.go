@@ -62,6 +62,9 @@ type Options struct {
 	// ToDevice: where the answer's redirect may leave for the agent's site, it may also lead
 	// to a program on the User's own device.
 	ToDevice bool
+	// AssetOrigin is where styles and pictures come from, for a page that is shown at
+	// another origin than that of its brand's Base.
+	AssetOrigin string
 }
 
 // Write answers with a page, in the supported language nearest to lang. Nothing is

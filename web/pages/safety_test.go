@@ -130,6 +130,9 @@ func TestWrite_FrameAncestorThatWouldEndThePolicy(t *testing.T) {
 	for _, bad := range []string{"", "https://a.example; script-src *", "https://a.example https://b.example", "https://a.example\r\nX: y"} {
 		w := httptest.NewRecorder()
 		require.Error(t, r.Write(w, http.StatusOK, language.English, pages.Brand{Base: base}, pages.ConnectedAgents{}, pages.Options{FrameAncestors: []string{bad}}))
+		if bad != "" {
+			require.Error(t, r.Write(w, http.StatusOK, language.English, pages.Brand{Base: base}, pages.Failure{Reason: pages.BadRequest}, pages.Options{AssetOrigin: bad}))
+		}
 		require.Empty(t, w.Body.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/services/auth/app"
+	"github.com/poppyfield/poppyfield/web/pages"
 )
 
 // Joins takes Personal Agents' browsers into Sessions.
@@ -27,12 +28,12 @@ func (s *Site) join(w http.ResponseWriter, r *http.Request, c *directory.Company
 	}
 	form, err := readJoin(w, r)
 	if err != nil {
-		s.fail(w, r, c, notJoined(err))
+		s.notJoined(w, r, c, err)
 		return
 	}
 	joined, err := s.joins.JoinBrowser(r.Context(), c, form)
 	if err != nil {
-		s.fail(w, r, c, notJoined(err))
+		s.notJoined(w, r, c, err)
 		return
 	}
 	// Lax: with Strict the browser would not send it when it follows the redirect.
@@ -57,9 +58,14 @@ func readJoin(w http.ResponseWriter, r *http.Request) (oauth.Form, error) {
 	return oauth.ParseForm(body)
 }
 
-// notJoined makes every failed check the 400 page of Poppy 5, whatever the same failure
-// is at an OAuth endpoint. What is ours to mend, and a limit, stay what they are.
-func notJoined(err error) error {
+// notJoined shows why at the Company's own origin, where our styles are not.
+func (s *Site) notJoined(w http.ResponseWriter, r *http.Request, c *directory.Company, err error) {
+	s.failWith(w, r, c, s.language(r, ""), asPage(err), pages.Failure{}, pages.Options{AssetOrigin: "https://" + c.Issuer.Host()})
+}
+
+// asPage makes every failed check the 400 page of Poppy 5, whatever the same failure is at
+// an OAuth endpoint. What is ours to mend, and a limit, stay what they are.
+func asPage(err error) error {
 	p := *problem.As(err)
 	switch p.Kind {
 	case problem.Internal, problem.Unavailable, problem.RateLimited:
