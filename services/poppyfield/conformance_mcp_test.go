@@ -436,3 +436,43 @@ func TestMCP_APersonalAgentsTokens(t *testing.T) {
 		require.Equal(t, "sign_in_required", co.judgeBearer(t, mcp, out.str("access_token")).body["reason"])
 	})
 }
+
+// What an API's caller is told of a proof that is no good, or lacks a nonce.
+func TestAPIs_ProofsThatFail(t *testing.T) {
+	forEachInstallation(t, func(t *testing.T, in *installation) {
+		clausetest.Covers(t, "poppy-0.1/6#19", "poppy-0.1/6#20", "poppy-0.1/6#21", "poppy-0.1/6#27", "poppy-0.1/6#28", "poppy-0.1/6#29", "poppy-0.1/6#30")
+		clausetest.Refuses(t, "poppy-0.1/6#4", "poppy-0.1/6#18", "poppy-0.1/6#27", "poppy-0.1/6#28")
+		co, _, _ := mcpCompany(t, in)
+		s := co.visitor(t)
+		const at = "https://api.shop.test/orders"
+		judge := func(fields ...any) answer {
+			return co.admin(t, http.MethodPost, co.name+":verifyRequest", object{"method": "POST", "url": at, "headers": fields}).is(t, http.StatusOK, "")
+		}
+		token := object{"name": "Authorization", "value": "DPoP " + s.token}
+		for name, got := range map[string]answer{
+			"another method": judge(token, object{"name": "DPoP", "value": s.proofFor(t, http.MethodGet, at)}),
+			"another URL":    judge(token, object{"name": "DPoP", "value": s.proofFor(t, http.MethodPost, at+"/7")}),
+			"none":           judge(token),
+		} {
+			require.Equal(t, []any{401.0, "invalid_dpop_proof"}, []any{got.body["status"], got.body["reason"]}, name)
+			require.True(t, strings.HasPrefix(challengeOf(t, got), `DPoP error="invalid_dpop_proof"`), name)
+			require.Contains(t, got.str("body"), `"error":"invalid_dpop_proof"`)
+			require.NotContains(t, challengeOf(t, got), "resource_metadata")
+		}
+		unknown := judge(object{"name": "Authorization", "value": "DPoP pst_unknown"}, object{"name": "DPoP", "value": s.proofFor(t, http.MethodPost, at)})
+		require.Equal(t, []any{401.0, "invalid_token"}, []any{unknown.body["status"], unknown.body["reason"]})
+
+		co.patch(t, "admission", object{"require_dpop_nonce": true})
+		asked := judge(token, object{"name": "DPoP", "value": s.proofFor(t, http.MethodPost, at)})
+		require.Equal(t, []any{401.0, "use_dpop_nonce"}, []any{asked.body["status"], asked.body["reason"]})
+		nonce := ""
+		for _, one := range asked.body["headers"].([]any) {
+			if h, _ := one.(map[string]any); h["name"] == "Dpop-Nonce" {
+				nonce, _ = h["value"].(string)
+			}
+		}
+		require.NotEmpty(t, nonce, "%s", asked.raw)
+		again := judge(token, object{"name": "DPoP", "value": s.proofFor(t, http.MethodPost, at, fixture.Claim("nonce", nonce))})
+		require.Equal(t, true, again.body["allowed"], "%s", again.raw)
+	})
+}
