@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/test/fixture"
@@ -106,6 +107,32 @@ func TestRT01_APlainClientsRefreshTokenReused(t *testing.T) {
 		r.Clock.Advance(2 * time.Second)
 		r.refused(t, refresh(first.text("refresh_token")), http.StatusBadRequest, "invalid_grant")
 		r.refused(t, refresh(next.text("refresh_token")), http.StatusBadRequest, "invalid_grant")
+	})
+}
+
+// What was given to one kind of client is unknown from the other, were their client_id the same.
+func TestMCP_NoAgentRedeemsAPlainClientsCode(t *testing.T) {
+	eachMCP(t, func(t *testing.T, r *rig) {
+		id := r.session(t)
+		q := r.exchange(t, r.plainCode(t, r.agent.ClientID), id)
+		q.form.Set("redirect_uri", mcpRedirect)
+		r.refused(t, q, http.StatusBadRequest, "invalid_grant")
+		_, err := r.signIns.ExchangePlain(r.company.Ctx(t.Context()), &sessionsv1.ExchangePlainRequest{
+			ClientId: r.agent.ClientID, Grant: &sessionsv1.ExchangePlainRequest_Code{Code: &sessionsv1.CodeGrant{
+				Code: r.approve(t, r.agent, both, "acc-1"), RedirectUri: r.agent.RedirectURI(), CodeVerifier: fixture.Verifier,
+			}},
+		})
+		requireReason(t, err, problem.InvalidGrant)
+		account := r.signedIn(t, id, both, "acc-1").text("refresh_token")
+		_, err = r.signIns.ExchangePlain(r.company.Ctx(t.Context()), &sessionsv1.ExchangePlainRequest{
+			ClientId: r.agent.ClientID, Grant: &sessionsv1.ExchangePlainRequest_RefreshToken{RefreshToken: &sessionsv1.AccountTokenGrant{Token: account}},
+		})
+		requireReason(t, err, problem.InvalidGrant)
+		_, err = r.signIns.IssueCode(r.company.Ctx(t.Context()), &sessionsv1.IssueCodeRequest{
+			ClientId: "mcl_1", RedirectUri: mcpRedirect, CodeChallenge: fixture.Challenge(fixture.Verifier), Scope: both,
+			Account: &sessionsv1.Account{Id: "acc-1"}, Resource: "https://elsewhere.example/mcp",
+		})
+		requireReason(t, err, problem.InvalidTarget)
 	})
 }
 

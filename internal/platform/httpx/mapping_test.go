@@ -316,6 +316,17 @@ func TestWriteJSON_KeepsTheHandlersCaching(t *testing.T) {
 	require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 }
 
+func TestPR03_MetadataOfAnMCPServerGoesIntoItsChallengeAlone(t *testing.T) {
+	const at = "https://company.example/poppy/resources/x.json"
+	err := problem.New(problem.Forbidden, problem.InsufficientScope, "", "more is\n\"needed\"").WithExtra("scope", "poppy:read").WithExtra(problem.ResourceMetadata, at)
+	mcp := httpx.OAuthError(err, httpx.BearerResource, "")
+	require.Equal(t, `Bearer error="insufficient_scope", error_description="more is 'needed'", scope="poppy:read", resource_metadata="`+at+`"`, mcp.Header.Get("WWW-Authenticate"))
+	require.NotContains(t, string(mcp.Body), at)
+	other := httpx.OAuthError(err, httpx.Resource, "")
+	require.NotContains(t, other.Header.Get("WWW-Authenticate"), at)
+	require.NotContains(t, string(other.Body), at)
+}
+
 func TestWriteOAuthError_NonceGoesIntoItsHeaderAlone(t *testing.T) {
 	err := problem.New(problem.Unauthenticated, problem.UseDPoPNonce, "", "use the nonce").WithExtra(problem.DPoPNonce, "n-1").WithExtra("other", "kept")
 	w := httptest.NewRecorder()
