@@ -176,7 +176,8 @@ func TestMCP_PlainClientSignsIn(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
 		clausetest.Covers(t, "poppy-0.1/6#6", "poppy-0.1/6#11", "poppy-0.1/6#12", "poppy-0.1/6#13", "poppy-0.1/6#14", "poppy-0.1/6#17", "poppy-0.1/6#18",
 			"poppy-0.1/6#31", "poppy-0.1/6#d35", "poppy-0.1/4.3#30", "poppy-0.1/4.3#32")
-		clausetest.Refuses(t, "poppy-0.1/6#13", "poppy-0.1/6#14", "poppy-0.1/4.3#30", "poppy-0.1/4.3#32", "poppy-0.1/4.3#33", "poppy-0.1/6#11")
+		clausetest.Refuses(t, "poppy-0.1/6#13", "poppy-0.1/6#14", "poppy-0.1/4.3#30", "poppy-0.1/4.3#32", "poppy-0.1/4.3#33", "poppy-0.1/6#11",
+			"poppy-0.1/6#6", "poppy-0.1/6#25", "poppy-0.1/6#26", "poppy-0.1/6#32", "poppy-0.1/6#d35")
 		co, mcp, other := mcpCompany(t, in)
 		require.Equal(t, []any{"private_key_jwt", "none"}, co.metadata(t).body["token_endpoint_auth_methods_supported"])
 		require.NotContains(t, co.metadata(t).body, "registration_endpoint")
@@ -288,7 +289,10 @@ func TestMCP_PlainClientIsHeldToItsCode(t *testing.T) {
 		// A server that is no longer listed takes nobody.
 		late := c.code(t, "acc-1", "poppy:read")
 		co.patch(t, "discoverySettings", object{"apis": []any{object{"type": "mcp", "url": other}}})
-		require.Eventually(t, func() bool { return co.token(t, c.codeForm(late)).str("error") == "invalid_target" }, patience, 20*time.Millisecond)
+		require.Eventually(t, func() bool { // whoever judges tokens knows of the change
+			return co.admin(t, http.MethodPost, co.name+":verifyRequest", object{"method": "POST", "url": mcp}).status == http.StatusBadRequest
+		}, patience, 20*time.Millisecond)
+		co.token(t, c.codeForm(late)).is(t, http.StatusBadRequest, "invalid_target")
 	})
 }
 
