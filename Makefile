@@ -67,7 +67,7 @@ clean: ## Remove what was built and the data of `make run`.
 ##@ Generate
 
 .PHONY: generate
-generate: generate-proto generate-ent ## Generate Go and OpenAPI from the protos, and ent from its schema.
+generate: generate-proto generate-ent generate-vectors ## Generate Go and OpenAPI from the protos, ent from its schema, and the test vectors.
 
 .PHONY: generate-proto
 generate-proto: tools/node_modules/.package-lock.json ## Generate Go and OpenAPI from proto/.
@@ -77,6 +77,10 @@ generate-proto: tools/node_modules/.package-lock.json ## Generate Go and OpenAPI
 .PHONY: generate-ent
 generate-ent: ## Generate ent from ent/schema.
 	cd ent && go run gen.go
+
+.PHONY: generate-vectors
+generate-vectors: ## Generate the test vectors of the SDKs.
+	go run ./sdk/vectors/generate
 
 .PHONY: migrate-new
 migrate-new: ## Write a migration for each database from the schema: make migrate-new NAME=add_x.

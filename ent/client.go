@@ -40,6 +40,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/ent/sessionchange"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
@@ -104,6 +105,8 @@ type Client struct {
 	RegisteredClient *RegisteredClientClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
+	// SessionChange is the client for interacting with the SessionChange builders.
+	SessionChange *SessionChangeClient
 	// SessionToken is the client for interacting with the SessionToken builders.
 	SessionToken *SessionTokenClient
 	// SignIn is the client for interacting with the SignIn builders.
@@ -150,6 +153,7 @@ func (c *Client) init() {
 	c.Presence = NewPresenceClient(c.config)
 	c.RegisteredClient = NewRegisteredClientClient(c.config)
 	c.Session = NewSessionClient(c.config)
+	c.SessionChange = NewSessionChangeClient(c.config)
 	c.SessionToken = NewSessionTokenClient(c.config)
 	c.SignIn = NewSignInClient(c.config)
 	c.SignInAttempt = NewSignInAttemptClient(c.config)
@@ -272,6 +276,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		Presence:            NewPresenceClient(cfg),
 		RegisteredClient:    NewRegisteredClientClient(cfg),
 		Session:             NewSessionClient(cfg),
+		SessionChange:       NewSessionChangeClient(cfg),
 		SessionToken:        NewSessionTokenClient(cfg),
 		SignIn:              NewSignInClient(cfg),
 		SignInAttempt:       NewSignInAttemptClient(cfg),
@@ -321,6 +326,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		Presence:            NewPresenceClient(cfg),
 		RegisteredClient:    NewRegisteredClientClient(cfg),
 		Session:             NewSessionClient(cfg),
+		SessionChange:       NewSessionChangeClient(cfg),
 		SessionToken:        NewSessionTokenClient(cfg),
 		SignIn:              NewSignInClient(cfg),
 		SignInAttempt:       NewSignInAttemptClient(cfg),
@@ -359,8 +365,8 @@ func (c *Client) Use(hooks ...Hook) {
 		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
 		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
 		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
-		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionToken,
-		c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
+		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionChange,
+		c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Use(hooks...)
 	}
@@ -374,8 +380,8 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
 		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
 		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
-		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionToken,
-		c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
+		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionChange,
+		c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -434,6 +440,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.RegisteredClient.mutate(ctx, m)
 	case *SessionMutation:
 		return c.Session.mutate(ctx, m)
+	case *SessionChangeMutation:
+		return c.SessionChange.mutate(ctx, m)
 	case *SessionTokenMutation:
 		return c.SessionToken.mutate(ctx, m)
 	case *SignInMutation:
@@ -3774,6 +3782,139 @@ func (c *SessionClient) mutate(ctx context.Context, m *SessionMutation) (Value, 
 	}
 }
 
+// SessionChangeClient is a client for the SessionChange schema.
+type SessionChangeClient struct {
+	config
+}
+
+// NewSessionChangeClient returns a client for the SessionChange from the given config.
+func NewSessionChangeClient(c config) *SessionChangeClient {
+	return &SessionChangeClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `sessionchange.Hooks(f(g(h())))`.
+func (c *SessionChangeClient) Use(hooks ...Hook) {
+	c.hooks.SessionChange = append(c.hooks.SessionChange, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `sessionchange.Intercept(f(g(h())))`.
+func (c *SessionChangeClient) Intercept(interceptors ...Interceptor) {
+	c.inters.SessionChange = append(c.inters.SessionChange, interceptors...)
+}
+
+// Create returns a builder for creating a SessionChange entity.
+func (c *SessionChangeClient) Create() *SessionChangeCreate {
+	mutation := newSessionChangeMutation(c.config, OpCreate)
+	return &SessionChangeCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of SessionChange entities.
+func (c *SessionChangeClient) CreateBulk(builders ...*SessionChangeCreate) *SessionChangeCreateBulk {
+	return &SessionChangeCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *SessionChangeClient) MapCreateBulk(slice any, setFunc func(*SessionChangeCreate, int)) *SessionChangeCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &SessionChangeCreateBulk{err: fmt.Errorf("calling to SessionChangeClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*SessionChangeCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &SessionChangeCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for SessionChange.
+func (c *SessionChangeClient) Update() *SessionChangeUpdate {
+	mutation := newSessionChangeMutation(c.config, OpUpdate)
+	return &SessionChangeUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *SessionChangeClient) UpdateOne(_m *SessionChange) *SessionChangeUpdateOne {
+	mutation := newSessionChangeMutation(c.config, OpUpdateOne, withSessionChange(_m))
+	return &SessionChangeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *SessionChangeClient) UpdateOneID(id uuid.UUID) *SessionChangeUpdateOne {
+	mutation := newSessionChangeMutation(c.config, OpUpdateOne, withSessionChangeID(id))
+	return &SessionChangeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for SessionChange.
+func (c *SessionChangeClient) Delete() *SessionChangeDelete {
+	mutation := newSessionChangeMutation(c.config, OpDelete)
+	return &SessionChangeDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *SessionChangeClient) DeleteOne(_m *SessionChange) *SessionChangeDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *SessionChangeClient) DeleteOneID(id uuid.UUID) *SessionChangeDeleteOne {
+	builder := c.Delete().Where(sessionchange.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &SessionChangeDeleteOne{builder}
+}
+
+// Query returns a query builder for SessionChange.
+func (c *SessionChangeClient) Query() *SessionChangeQuery {
+	return &SessionChangeQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeSessionChange},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a SessionChange entity by its id.
+func (c *SessionChangeClient) Get(ctx context.Context, id uuid.UUID) (*SessionChange, error) {
+	return c.Query().Where(sessionchange.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *SessionChangeClient) GetX(ctx context.Context, id uuid.UUID) *SessionChange {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *SessionChangeClient) Hooks() []Hook {
+	return c.hooks.SessionChange
+}
+
+// Interceptors returns the client interceptors.
+func (c *SessionChangeClient) Interceptors() []Interceptor {
+	return c.inters.SessionChange
+}
+
+func (c *SessionChangeClient) mutate(ctx context.Context, m *SessionChangeMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&SessionChangeCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&SessionChangeUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&SessionChangeUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&SessionChangeDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown SessionChange mutation op: %q", m.Op())
+	}
+}
+
 // SessionTokenClient is a client for the SessionToken schema.
 type SessionTokenClient struct {
 	config
@@ -4446,7 +4587,7 @@ type (
 		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
 		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
 		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence,
-		RegisteredClient, Session, SessionToken, SignIn, SignInAttempt,
+		RegisteredClient, Session, SessionChange, SessionToken, SignIn, SignInAttempt,
 		SignInConnection, WebhookSecret []ent.Hook
 	}
 	inters struct {
@@ -4454,7 +4595,7 @@ type (
 		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
 		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
 		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence,
-		RegisteredClient, Session, SessionToken, SignIn, SignInAttempt,
+		RegisteredClient, Session, SessionChange, SessionToken, SignIn, SignInAttempt,
 		SignInConnection, WebhookSecret []ent.Interceptor
 	}
 )

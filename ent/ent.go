@@ -37,6 +37,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/ent/sessionchange"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
@@ -127,6 +128,7 @@ func checkColumn(t, c string) error {
 			presence.Table:            presence.ValidColumn,
 			registeredclient.Table:    registeredclient.ValidColumn,
 			session.Table:             session.ValidColumn,
+			sessionchange.Table:       sessionchange.ValidColumn,
 			sessiontoken.Table:        sessiontoken.ValidColumn,
 			signin.Table:              signin.ValidColumn,
 			signinattempt.Table:       signinattempt.ValidColumn,

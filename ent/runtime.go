@@ -31,6 +31,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/schema"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/ent/sessionchange"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
@@ -1641,6 +1642,33 @@ func init() {
 			return nil
 		}
 	}()
+	sessionchangeMixin := schema.SessionChange{}.Mixin()
+	sessionchangeMixinFields0 := sessionchangeMixin[0].Fields()
+	_ = sessionchangeMixinFields0
+	sessionchangeFields := schema.SessionChange{}.Fields()
+	_ = sessionchangeFields
+	// sessionchangeDescCompanyID is the schema descriptor for company_id field.
+	sessionchangeDescCompanyID := sessionchangeMixinFields0[0].Descriptor()
+	// sessionchange.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	sessionchange.CompanyIDValidator = func() func(string) error {
+		validators := sessionchangeDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// sessionchangeDescSessionID is the schema descriptor for session_id field.
+	sessionchangeDescSessionID := sessionchangeFields[1].Descriptor()
+	// sessionchange.DefaultSessionID holds the default value on creation for the session_id field.
+	sessionchange.DefaultSessionID = sessionchangeDescSessionID.Default.(string)
 	sessiontokenMixin := schema.SessionToken{}.Mixin()
 	sessiontokenMixinFields0 := sessiontokenMixin[0].Fields()
 	_ = sessiontokenMixinFields0

@@ -64,6 +64,8 @@ type Tx struct {
 	RegisteredClient *RegisteredClientClient
 	// Session is the client for interacting with the Session builders.
 	Session *SessionClient
+	// SessionChange is the client for interacting with the SessionChange builders.
+	SessionChange *SessionChangeClient
 	// SessionToken is the client for interacting with the SessionToken builders.
 	SessionToken *SessionTokenClient
 	// SignIn is the client for interacting with the SignIn builders.
@@ -230,6 +232,7 @@ func (tx *Tx) init() {
 	tx.Presence = NewPresenceClient(tx.config)
 	tx.RegisteredClient = NewRegisteredClientClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
+	tx.SessionChange = NewSessionChangeClient(tx.config)
 	tx.SessionToken = NewSessionTokenClient(tx.config)
 	tx.SignIn = NewSignInClient(tx.config)
 	tx.SignInAttempt = NewSignInAttemptClient(tx.config)

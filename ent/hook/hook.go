@@ -309,6 +309,18 @@ func (f SessionFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, err
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SessionMutation", m)
 }
 
+// The SessionChangeFunc type is an adapter to allow the use of ordinary
+// function as SessionChange mutator.
+type SessionChangeFunc func(context.Context, *ent.SessionChangeMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f SessionChangeFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.SessionChangeMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SessionChangeMutation", m)
+}
+
 // The SessionTokenFunc type is an adapter to allow the use of ordinary
 // function as SessionToken mutator.
 type SessionTokenFunc func(context.Context, *ent.SessionTokenMutation) (ent.Value, error)

@@ -34,6 +34,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/presence"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
+	"github.com/poppyfield/poppyfield/ent/sessionchange"
 	"github.com/poppyfield/poppyfield/ent/sessiontoken"
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
@@ -772,6 +773,33 @@ func (f TraverseSession) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.SessionQuery", q)
 }
 
+// The SessionChangeFunc type is an adapter to allow the use of ordinary function as a Querier.
+type SessionChangeFunc func(context.Context, *ent.SessionChangeQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f SessionChangeFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.SessionChangeQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.SessionChangeQuery", q)
+}
+
+// The TraverseSessionChange type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseSessionChange func(context.Context, *ent.SessionChangeQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseSessionChange) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseSessionChange) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.SessionChangeQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.SessionChangeQuery", q)
+}
+
 // The SessionTokenFunc type is an adapter to allow the use of ordinary function as a Querier.
 type SessionTokenFunc func(context.Context, *ent.SessionTokenQuery) (ent.Value, error)
 
@@ -960,6 +988,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.RegisteredClientQuery, predicate.RegisteredClient, registeredclient.OrderOption]{typ: ent.TypeRegisteredClient, tq: q}, nil
 	case *ent.SessionQuery:
 		return &query[*ent.SessionQuery, predicate.Session, session.OrderOption]{typ: ent.TypeSession, tq: q}, nil
+	case *ent.SessionChangeQuery:
+		return &query[*ent.SessionChangeQuery, predicate.SessionChange, sessionchange.OrderOption]{typ: ent.TypeSessionChange, tq: q}, nil
 	case *ent.SessionTokenQuery:
 		return &query[*ent.SessionTokenQuery, predicate.SessionToken, sessiontoken.OrderOption]{typ: ent.TypeSessionToken, tq: q}, nil
 	case *ent.SignInQuery:

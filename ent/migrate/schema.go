@@ -881,6 +881,26 @@ var (
 			},
 		},
 	}
+	// SessionChangesColumns holds the columns for the "session_changes" table.
+	SessionChangesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeUUID},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "session_id", Type: field.TypeString, Default: ""},
+		{Name: "created_at", Type: field.TypeTime},
+	}
+	// SessionChangesTable holds the schema information for the "session_changes" table.
+	SessionChangesTable = &schema.Table{
+		Name:       "session_changes",
+		Columns:    SessionChangesColumns,
+		PrimaryKey: []*schema.Column{SessionChangesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "sessionchange_created_at",
+				Unique:  false,
+				Columns: []*schema.Column{SessionChangesColumns[3]},
+			},
+		},
+	}
 	// SessionTokensColumns holds the columns for the "session_tokens" table.
 	SessionTokensColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -1061,6 +1081,7 @@ var (
 		PresencesTable,
 		RegisteredClientsTable,
 		SessionsTable,
+		SessionChangesTable,
 		SessionTokensTable,
 		SignInsTable,
 		SignInAttemptsTable,

@@ -81,6 +81,9 @@ type RegisteredClient func(*sql.Selector)
 // Session is the predicate function for session builders.
 type Session func(*sql.Selector)
 
+// SessionChange is the predicate function for sessionchange builders.
+type SessionChange func(*sql.Selector)
+
 // SessionToken is the predicate function for sessiontoken builders.
 type SessionToken func(*sql.Selector)
 

@@ -4,6 +4,7 @@ import (
 	"entgo.io/ent"
 	"entgo.io/ent/schema/field"
 	"entgo.io/ent/schema/index"
+	"github.com/google/uuid"
 )
 
 // Session is one User, at one Company, through one Personal Agent.
@@ -93,3 +94,23 @@ func (BrowserCookie) Indexes() []ent.Index {
 	// A Session has one: the next replaces it.
 	return []ent.Index{index.Fields("company_id", "session_id").Unique(), index.Fields("expires_at")}
 }
+
+// SessionChange says that what is known of a Session's tokens has to be forgotten. It is
+// written with the change itself, and is there for as long as somebody may not have seen it.
+type SessionChange struct{ ent.Schema }
+
+// Mixin of the entity.
+func (SessionChange) Mixin() []ent.Mixin { return []ent.Mixin{Tenant{}} }
+
+// Fields of the entity.
+func (SessionChange) Fields() []ent.Field {
+	return []ent.Field{
+		field.UUID("id", uuid.UUID{}),
+		// session_id is empty where the change is about all of the Company's.
+		field.String("session_id").Default(""),
+		field.Time("created_at").Immutable(),
+	}
+}
+
+// Indexes of the entity.
+func (SessionChange) Indexes() []ent.Index { return []ent.Index{index.Fields("created_at")} }

@@ -98,7 +98,7 @@ func newParts(cfg Config) (*parts, error) {
 		mail: mail, site: site, agent: newBackend(mail, shop), check: newCredentialCheck(mail, customers),
 		accounts: accounts, account: newAccount(site, issuer, own, newHTTPClient(cfg.Roots, cfg.Hosts), cfg.Log), upstream: upstream,
 		visits: newVisits(site, cfg.Log),
-		mcp: newMCPServer(shop, cfg.Now),
+		mcp:    newMCPServer(shop, cfg.Now),
 	}, nil
 }
 

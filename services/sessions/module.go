@@ -27,6 +27,7 @@ import (
 	"github.com/poppyfield/poppyfield/services/sessions/app"
 	"github.com/poppyfield/poppyfield/services/sessions/rpc"
 	"github.com/poppyfield/poppyfield/services/sessions/store/entstore"
+	"github.com/poppyfield/poppyfield/services/sessions/watch"
 )
 
 // Config of the service.
@@ -54,6 +55,8 @@ type Deps struct {
 type Service struct {
 	cfg    Config
 	app    *app.App
+	hub    *watch.Hub
+	leave  []func()
 	replay *replay.Memory
 }
 
@@ -76,7 +79,23 @@ func New(cfg Config, d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{cfg: cfg, app: a, replay: d.Replay}, nil
+	s := &Service{cfg: cfg, app: a, replay: d.Replay, hub: watch.New(deps.Store, d.Now, d.Log, 0)}
+	return s, s.listen(d.Bus)
+}
+
+// listen has the watches look as soon as a doorbell rings.
+func (s *Service) listen(b *bus.Bus) error {
+	if b == nil {
+		return nil
+	}
+	for _, subject := range []string{bus.AllSessions, bus.AllCompanies} {
+		leave, err := b.Subscribe(subject, func(context.Context, string, []byte) { s.hub.Ring() })
+		if err != nil {
+			return err
+		}
+		s.leave = append(s.leave, leave)
+	}
+	return nil
 }
 
 // NothingIssued reports whether the installation has accepted nothing yet: a replay
@@ -87,16 +106,23 @@ func NothingIssued(ctx context.Context, d *db.DB) (bool, error) {
 
 // Register puts the services of sessions.v1 on r, and AdmissionService, SessionService,
 // AccessService and ConnectedAgentService of admin.v1.
-func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.Register(r, s.app) }
+func (s *Service) Register(r grpc.ServiceRegistrar) { rpc.Register(r, s.app, s.hub) }
 
 // Start begins the work in the background.
 func (s *Service) Start(ctx context.Context) error {
 	s.app.Start(ctx, s.cfg.PruneEvery)
+	s.hub.Start(ctx)
 	return nil
 }
 
 // Stop ends it, at the latest with ctx.
-func (s *Service) Stop(ctx context.Context) error { return s.app.Stop(ctx) }
+func (s *Service) Stop(ctx context.Context) error {
+	for _, leave := range s.leave {
+		leave()
+	}
+	s.hub.Stop()
+	return s.app.Stop(ctx)
+}
 
 // Ready returns nil once the replay memory can judge what it is asked.
 func (s *Service) Ready(ctx context.Context) error { return s.replay.Ready(ctx) }

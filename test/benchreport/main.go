@@ -33,6 +33,10 @@ func pairs() []pair {
 			what: "proof verification / a bare ES256 verification", pkg: "./internal/poppy/dpop",
 			bench: "BenchmarkCheckProof_ES256", floor: "BenchmarkBareES256Verify", maxRatio: 1.3, maxAllocs: 20,
 		},
+		{
+			what: "request judged by the SDK, all processors / a bare ES256 verification", pkg: "./sdk/go",
+			bench: "BenchmarkVerify_Local", floor: "BenchmarkFloorES256Verify", maxRatio: 1 / 0.6,
+		},
 		{what: "document / static bytes over TLS", pkg: "./test/bench", bench: "BenchmarkDocument", floor: "BenchmarkFloorDocument"},
 		{
 			what: "Session start / 3 signatures made and verified, 1 commit", pkg: "./test/bench",

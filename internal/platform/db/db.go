@@ -169,6 +169,7 @@ const (
 	TakeDomain     Reason = "find the Company that has a domain"
 	Prune          Reason = "drop expired rows"
 	LogAttempts    Reason = "log attempts at several Companies' endpoints"
+	WatchSessions  Reason = "find changes of Sessions that are watched"
 	FirstStart     Reason = "see whether anything was ever accepted"
 )
 

@@ -257,14 +257,17 @@ func fromSnapshot(s *directoryv1.CompanySnapshot) (*Company, error) {
 		AnswerDeadline: s.GetAnswerDeadline().AsDuration(), SessionStartsPerMinute: int(s.GetSessionStartsPerMinute()),
 		RequestsPerMinute: int(s.GetRequestsPerMinute()), SignIn: signInFrom(s.GetSignIn()), Test: s.GetTest(), Domains: s.GetDomains(),
 		RequiredExtensions: s.GetRequiredExtensions(), Version: s.GetVersion(),
-		APIs: access.NewTable(apisFrom(s.GetApis())), RegistersClients: s.GetMcpRegistration(),
+		APIs: access.NewTable(apisFrom(issuer, s.GetApis())), RegistersClients: s.GetMcpRegistration(),
 	}, nil
 }
 
-func apisFrom(in []*directoryv1.Api) []access.API {
+func apisFrom(issuer discovery.Issuer, in []*directoryv1.Api) []access.API {
 	out := make([]access.API, len(in))
 	for i, a := range in {
 		out[i] = access.API{URL: a.GetUrl(), MCP: a.GetMcp(), Resource: a.GetResource(), Bases: a.GetBaseUrls()}
+		if a.GetMcp() {
+			out[i].Metadata = issuer.ResourceMetadataURL(a.GetUrl())
+		}
 		for _, r := range a.GetRules() {
 			out[i].Rules = append(out[i].Rules, access.Rule{Methods: r.GetMethods(), Path: r.GetPath(), SignIn: r.GetSignIn(), Scopes: r.GetScopes()})
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/refusal"
 )
 
 // inRequest runs fn as a handler under the standard middlewares, with request ids "req_1".
@@ -319,10 +320,10 @@ func TestWriteJSON_KeepsTheHandlersCaching(t *testing.T) {
 func TestPR03_MetadataOfAnMCPServerGoesIntoItsChallengeAlone(t *testing.T) {
 	const at = "https://company.example/poppy/resources/x.json"
 	err := problem.New(problem.Forbidden, problem.InsufficientScope, "", "more is\n\"needed\"").WithExtra("scope", "poppy:read").WithExtra(problem.ResourceMetadata, at)
-	mcp := httpx.OAuthError(err, httpx.BearerResource, "")
+	mcp := refusal.OAuth(err, refusal.BearerResource, "")
 	require.Equal(t, `Bearer error="insufficient_scope", error_description="more is 'needed'", scope="poppy:read", resource_metadata="`+at+`"`, mcp.Header.Get("WWW-Authenticate"))
 	require.NotContains(t, string(mcp.Body), at)
-	other := httpx.OAuthError(err, httpx.Resource, "")
+	other := refusal.OAuth(err, refusal.Resource, "")
 	require.NotContains(t, other.Header.Get("WWW-Authenticate"), at)
 	require.NotContains(t, string(other.Body), at)
 }

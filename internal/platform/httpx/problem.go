@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/refusal"
 )
 
 // problemBody is the answer of RFC 9457 with the members of the admin API.
@@ -52,7 +53,7 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, err error) {
 	for _, f := range e.Fields {
 		body.FieldViolations = append(body.FieldViolations, fieldViolation{Field: f.Path, Description: f.Detail})
 	}
-	setRetryAfter(h, status, e)
+	refusal.SetRetryAfter(h, status, e)
 	if s := h.Get(headerRetry); s != "" {
 		body.RetryDelay = s + "s"
 	}

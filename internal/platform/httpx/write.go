@@ -79,8 +79,3 @@ func SetDPoPNonce(w http.ResponseWriter, nonce string) {
 		w.Header().Set(HeaderDPoPNonce, nonce)
 	}
 }
-
-// retryAfter is the value of Retry-After: whole seconds, rounded up, at least one.
-func retryAfter(d time.Duration) string {
-	return strconv.FormatInt(int64(max(1, (d+time.Second-1)/time.Second)), 10)
-}

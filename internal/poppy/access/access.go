@@ -25,6 +25,8 @@ type API struct {
 	Resource string `json:"resource,omitempty"`
 	// Bases are the https URLs below which the API is found; an MCP server's is its URL.
 	Bases []string `json:"bases,omitempty"`
+	// Metadata is where an MCP server's protected resource metadata is (RFC 9728).
+	Metadata string `json:"metadata,omitempty"`
 	// Rules apply in their order: the first that fits decides. An API without rules takes
 	// every Session; one with rules refuses what none of them fits.
 	Rules []Rule `json:"rules,omitempty"`
@@ -41,6 +43,7 @@ type Rule struct {
 
 // Table finds the API of a request.
 type Table struct {
+	apis   []API
 	byHost map[string][]base // the longest path first
 }
 
@@ -59,7 +62,7 @@ type rule struct {
 
 // NewTable makes the table of checked APIs.
 func NewTable(apis []API) *Table {
-	t := &Table{byHost: map[string][]base{}}
+	t := &Table{apis: apis, byHost: map[string][]base{}}
 	for i := range apis {
 		api := &apis[i]
 		var rules []rule
@@ -88,6 +91,29 @@ func NewTable(apis []API) *Table {
 		slices.SortStableFunc(all, func(a, b base) int { return len(b.prefix) - len(a.prefix) })
 	}
 	return t
+}
+
+// All returns the APIs that requests can be for; nobody may change them.
+func (t *Table) All() []API {
+	return slices.DeleteFunc(slices.Clone(t.apis), func(a API) bool { return !a.MCP && len(a.Bases) == 0 })
+}
+
+// Equal reports whether requests to both are judged alike.
+func (a API) Equal(o API) bool {
+	return a.URL == o.URL && a.MCP == o.MCP && a.Resource == o.Resource && a.Metadata == o.Metadata && slices.Equal(a.Bases, o.Bases) && slices.EqualFunc(a.Rules, o.Rules, Rule.equal)
+}
+
+// Refused returns the refusal of a request to a: an MCP server's says where its client
+// learns how to get a token (RFC 9728 section 5.1).
+func (a API) Refused(err error) error {
+	if !a.MCP || a.Metadata == "" {
+		return err
+	}
+	return problem.As(err).WithExtra(problem.ResourceMetadata, a.Metadata)
+}
+
+func (r Rule) equal(o Rule) bool {
+	return slices.Equal(r.Methods, o.Methods) && r.Path == o.Path && r.SignIn == o.SignIn && slices.Equal(r.Scopes, o.Scopes)
 }
 
 // Target is a request to a known API.

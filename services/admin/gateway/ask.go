@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/refusal"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	"github.com/poppyfield/poppyfield/services/admin/app"
 	"github.com/poppyfield/poppyfield/services/admin/gate"
@@ -48,7 +48,7 @@ func Ask(ctx context.Context, g *gate.Gate, m *method.Method, parent func(*app.K
 }
 
 func unreadable(p *problem.Error) *adminv1.VerifyRequestResponse {
-	answer := httpx.OAuthError(p, httpx.Resource, "")
+	answer := refusal.OAuth(p, refusal.Resource, "")
 	out := &adminv1.VerifyRequestResponse{Status: int32(answer.Status), Body: string(answer.Body), Reason: p.Reason.Wire()}
 	for name := range answer.Header {
 		out.Headers = append(out.Headers, &adminv1.HeaderField{Name: name, Value: answer.Header.Get(name)})

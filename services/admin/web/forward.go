@@ -7,6 +7,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/refusal"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	"github.com/poppyfield/poppyfield/services/admin/app"
 	"github.com/poppyfield/poppyfield/services/admin/gateway"
@@ -123,7 +124,7 @@ func gatewayFault(w http.ResponseWriter, r *http.Request, err error) {
 
 // writeFault answers told for p, which is a caller's fault and so none that is logged.
 func writeFault(w http.ResponseWriter, p, told *problem.Error) {
-	answer := httpx.OAuthError(told, httpx.Resource, "")
+	answer := refusal.OAuth(told, refusal.Resource, "")
 	for name := range answer.Header {
 		w.Header().Set(name, answer.Header.Get(name))
 	}

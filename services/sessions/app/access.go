@@ -7,7 +7,6 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
-	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
@@ -29,19 +28,10 @@ func (a *App) Check(ctx context.Context, scope tenancy.Scope, t access.Target, a
 	if err == nil {
 		err = withNonce(t.Check(c.SignedIn, c.Scopes), c.Nonce)
 	}
-	if err != nil && t.API.MCP {
-		return c, a.withMetadata(ctx, scope, err, t.API.URL)
+	if err != nil {
+		err = t.API.Refused(err)
 	}
 	return c, err
-}
-
-// withMetadata says where an MCP client learns how to get a token (RFC 9728 section 5.1).
-func (a *App) withMetadata(ctx context.Context, scope tenancy.Scope, err error, mcp string) error {
-	company, lost := a.company(ctx, scope)
-	if lost != nil {
-		return lost
-	}
-	return problem.As(err).WithExtra(problem.ResourceMetadata, company.Issuer.ResourceMetadataURL(mcp))
 }
 
 // Introspection is what RFC 7662 says of a token that is good.
@@ -50,6 +40,8 @@ type Introspection struct {
 	Issuer   string
 	Resource string
 	IssuedAt time.Time
+	// KeepFor is how long it holds, as long as nobody changes anything.
+	KeepFor time.Duration
 }
 
 // Scheme is how the token is sent.
@@ -73,7 +65,9 @@ func (a *App) Introspect(ctx context.Context, scope tenancy.Scope, token string)
 	}
 	now := a.Now()
 	if refused := checkStanding(company, c, now); refused == nil {
-		out, ok = Introspection{Caller: callerOf(c, now), Issuer: company.Issuer.String(), Resource: c.Token.Resource, IssuedAt: c.Token.CreatedAt}, true
+		caller := callerOf(c, now)
+		out = Introspection{Caller: caller, Issuer: company.Issuer.String(), Resource: c.Token.Resource, IssuedAt: c.Token.CreatedAt, KeepFor: keepFor(company, c, caller.ExpiresAt, now)}
+		return out, true, nil
 	}
-	return out, ok, nil
+	return out, false, nil
 }

@@ -49,6 +49,7 @@ type Store interface {
 	store.Connections
 	store.Browsers
 	store.SignInPruning
+	store.Changes
 }
 
 // Deps is what an App works with.

@@ -18,6 +18,8 @@ const (
 	// keepCodes is how long an expired code of any kind is kept, so that its reuse is seen; keepGrants how long a sign-in that is over.
 	keepCodes  = 24 * time.Hour
 	keepGrants = 30 * 24 * time.Hour
+	// keepChanges is many times what a watch looks back.
+	keepChanges = 10 * time.Minute
 )
 
 // Start writes last uses and prunes every interval until Stop.
@@ -64,6 +66,7 @@ func (a *App) Prune(ctx context.Context) error {
 		rows func(ctx context.Context, before time.Time, limit int) (int, error)
 	}{
 		{keepTokens, a.Store.PruneTokens}, {keepTokens, a.Store.PruneBrowserCookies}, {keepCodes, a.Store.PruneCodes}, {keepCodes, a.Store.PruneDevices}, {keepGrants, a.Store.PruneGrants},
+		{keepChanges, a.Store.PruneChanges},
 	} {
 		if err := prune.InBatches(ctx, func(limit int) (int, error) { return drop.rows(ctx, now.Add(-drop.keep), limit) }); err != nil {
 			return err

@@ -105,7 +105,7 @@ func (a *App) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) (s
 
 // DeleteRule removes a rule.
 func (a *App) DeleteRule(ctx context.Context, scope tenancy.Scope, id string) error {
-	if err := a.Store.DeleteRule(ctx, scope, id); err != nil {
+	if err := a.Store.DeleteRule(ctx, scope, id, a.Now()); err != nil {
 		return found(err)
 	}
 	a.admissionChanged(ctx, scope)

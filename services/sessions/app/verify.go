@@ -8,6 +8,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/dpop"
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
@@ -18,11 +19,8 @@ import (
 
 // The clauses of using a Session Token.
 const (
-	TokenKnown    clause.ID = "poppy-0.1/4.3#d44"
-	BearerOnlyMCP clause.ID = "poppy-0.1/4.3#32"
-	DPoPElsewhere clause.ID = "poppy-0.1/4.3#33"
-	ForResource   clause.ID = "poppy-0.1/4.3#39"
-	RequestLimit  clause.ID = "poppy-0.1/4.3#46"
+	TokenKnown   clause.ID = "poppy-0.1/4.3#d44"
+	RequestLimit clause.ID = "poppy-0.1/4.3#46"
 )
 
 // Use is a request that came with a Session Token, or should have.
@@ -129,18 +127,8 @@ func checkToken(company *directory.Company, c store.Credential, scheme oauth.Sch
 	if err := checkStanding(company, c, now); err != nil {
 		return err
 	}
-	switch t := c.Token; {
-	case scheme == oauth.Bearer && t.JKT != "":
-		// RFC9449/7.2: a bound token is never taken as a Bearer token.
-		return invalidToken(DPoPElsewhere, "the Session Token is bound to a key; send it with the DPoP scheme and a proof")
-	case scheme == oauth.DPoP && t.JKT == "":
-		return invalidToken(BearerOnlyMCP, "the Session Token is a Bearer token")
-	case scheme == oauth.Bearer && !slices.Contains(company.MCPURLs, resource):
-		return invalidToken(BearerOnlyMCP, "Bearer tokens are accepted at MCP servers only")
-	case t.Resource != resource:
-		return invalidToken(ForResource, "the Session Token was issued for another service")
-	}
-	return nil
+	return access.CheckToken(access.Token{JKT: c.Token.JKT, Resource: c.Token.Resource}, scheme,
+		access.Service{Resource: resource, MCP: slices.Contains(company.MCPURLs, resource)})
 }
 
 // checkStanding says whether a token is still good for anything.

@@ -6,19 +6,23 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/poppy/refusal"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	"github.com/poppyfield/poppyfield/services/sessions/app"
+	"github.com/poppyfield/poppyfield/services/sessions/watch"
 )
 
 type accessServer struct {
 	adminv1.UnimplementedAccessServiceServer
 	app *app.App
+	hub *watch.Hub
 }
 
 // VerifyRequest implements adminv1.AccessServiceServer.
@@ -54,11 +58,8 @@ func refuse(out *adminv1.VerifyRequestResponse, err error, api *access.API) erro
 		return err
 	case problem.Invalid, problem.Unauthenticated, problem.Forbidden, problem.Conflict, problem.Gone, problem.TooLarge, problem.RateLimited:
 	}
-	place := httpx.Resource
-	if api.MCP {
-		place = httpx.BearerResource
-	}
-	answer := httpx.OAuthError(err, place, "")
+	place := refusal.PlaceOf(api.MCP)
+	answer := refusal.OAuth(err, place, "")
 	out.Status, out.Body, out.Reason = int32(answer.Status), string(answer.Body), e.Reason.Wire()
 	for name, values := range answer.Header {
 		for _, v := range values {
@@ -81,7 +82,7 @@ func (s *accessServer) IntrospectToken(ctx context.Context, r *adminv1.Introspec
 	}
 	out := &adminv1.IntrospectTokenResponse{
 		Active: true, Session: agentSessionOf(scope, in.Caller), TokenType: string(in.Scheme()), Jkt: in.JKT, Resource: in.Resource,
-		IssueTime: timestamppb.New(in.IssuedAt), Issuer: in.Issuer,
+		IssueTime: timestamppb.New(in.IssuedAt), Issuer: in.Issuer, KeepFor: durationpb.New(in.KeepFor),
 	}
 	return out, nil
 }

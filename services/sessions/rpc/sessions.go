@@ -13,16 +13,17 @@ import (
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
 	"github.com/poppyfield/poppyfield/services/sessions/app"
+	"github.com/poppyfield/poppyfield/services/sessions/watch"
 )
 
 // Register puts the gRPC services of Sessions on r.
-func Register(r grpc.ServiceRegistrar, a *app.App) {
+func Register(r grpc.ServiceRegistrar, a *app.App, hub *watch.Hub) {
 	sessionsv1.RegisterSessionsServiceServer(r, &sessionsServer{app: a})
 	sessionsv1.RegisterSignInsServiceServer(r, &signInsServer{app: a})
 	sessionsv1.RegisterConnectionsServiceServer(r, &connectionsServer{app: a})
 	adminv1.RegisterAdmissionServiceServer(r, &admissionServer{app: a})
 	adminv1.RegisterSessionServiceServer(r, &sessionServer{app: a})
-	adminv1.RegisterAccessServiceServer(r, &accessServer{app: a})
+	adminv1.RegisterAccessServiceServer(r, &accessServer{app: a, hub: hub})
 	adminv1.RegisterConnectedAgentServiceServer(r, &connectedAgentServer{app: a})
 }
 

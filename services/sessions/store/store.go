@@ -8,6 +8,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
 
@@ -152,7 +154,7 @@ type Admissions interface {
 	Rules(ctx context.Context, scope tenancy.Scope, after string, limit int) ([]Rule, error)
 	// PutRule adds the rule, or gives the rule that the agent has effect, reason and expiry of r.
 	PutRule(ctx context.Context, scope tenancy.Scope, r Rule) (Rule, error)
-	DeleteRule(ctx context.Context, scope tenancy.Scope, id string) error
+	DeleteRule(ctx context.Context, scope tenancy.Scope, id string, at time.Time) error
 }
 
 // Place is where a page of a list begins: after this one, towards older ones.
@@ -175,6 +177,21 @@ type Sessions interface {
 	End(ctx context.Context, scope tenancy.Scope, id string, at time.Time) (SessionView, bool, error)
 	// EndIdle ends at most limit Sessions that were last used before a time, and returns how many.
 	EndIdle(ctx context.Context, scope tenancy.Scope, usedBefore, at time.Time, limit int) (int, error)
+}
+
+// Change says that what is known of a Session's tokens has to be forgotten.
+type Change struct {
+	ID        uuid.UUID
+	CompanyID string
+	SessionID string // empty: of all of the Company's Sessions
+}
+
+// Changes finds what changed. Every write that changes what a token is worth leaves one, in its own unit of work.
+type Changes interface {
+	// Changes returns at most limit changes of all Companies that were made after a time, in no order.
+	Changes(ctx context.Context, after time.Time, limit int) ([]Change, error)
+	// PruneChanges drops at most limit changes that were made before a time, and returns how many.
+	PruneChanges(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // Pruning drops rows that nobody needs any more, at most limit at a time, and

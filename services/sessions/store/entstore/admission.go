@@ -2,6 +2,7 @@ package entstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/poppyfield/poppyfield/ent"
 	"github.com/poppyfield/poppyfield/ent/admission"
@@ -26,7 +27,7 @@ func (s *Store) SaveAdmission(ctx context.Context, scope tenancy.Scope, a store.
 			if err != nil {
 				return store.Admission{}, err
 			}
-			return admissionOf(row), nil
+			return admissionOf(row), noteAll(ctx, tx, a.UpdatedAt)
 		}
 		n, err := tx.Admission.Update().Where(admission.Version(a.Version)).SetMode(admission.Mode(a.Mode)).
 			SetRequireDpopNonce(a.RequireNonce).SetUpdatedAt(a.UpdatedAt).SetVersion(a.Version + 1).Save(ctx)
@@ -37,7 +38,7 @@ func (s *Store) SaveAdmission(ctx context.Context, scope tenancy.Scope, a store.
 			return store.Admission{}, store.ErrStale
 		}
 		a.Version++
-		return a, nil
+		return a, noteAll(ctx, tx, a.UpdatedAt)
 	})
 	if ent.IsConstraintError(err) { // two first changes at once
 		return store.Admission{}, store.ErrStale
@@ -70,7 +71,7 @@ func (s *Store) PutRule(ctx context.Context, scope tenancy.Scope, r store.Rule) 
 		if err != nil {
 			return store.Rule{}, err
 		}
-		return ruleOf(row), nil
+		return ruleOf(row), noteAll(ctx, tx, r.CreatedAt)
 	})
 }
 
@@ -82,13 +83,16 @@ func putRule(ctx context.Context, tx *ent.Tx, r store.Rule) error {
 }
 
 // DeleteRule implements store.Admissions.
-func (s *Store) DeleteRule(ctx context.Context, scope tenancy.Scope, id string) error {
+func (s *Store) DeleteRule(ctx context.Context, scope tenancy.Scope, id string, at time.Time) error {
 	return s.db.Write(ctx, scope, func(ctx context.Context, tx *ent.Tx) error {
 		n, err := tx.AdmissionRule.Delete().Where(admissionrule.ID(id)).Exec(ctx)
 		if err == nil && n == 0 {
 			return store.ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return noteAll(ctx, tx, at)
 	})
 }
 

@@ -81,7 +81,9 @@ func (s *Store) RevokeAgent(ctx context.Context, scope tenancy.Scope, r store.Ru
 		if err := s.ended(ctx, tx, scope, session.And(session.ClientID(r.ClientID), session.EndedAtIsNil()), how.At, string(how.Reason)); err != nil {
 			return store.Ended{}, err
 		}
-		err = tx.Session.Update().Where(session.ClientID(r.ClientID), session.EndedAtIsNil()).SetEndedAt(how.At).Exec(ctx)
-		return ended, err
+		if err := tx.Session.Update().Where(session.ClientID(r.ClientID), session.EndedAtIsNil()).SetEndedAt(how.At).Exec(ctx); err != nil {
+			return store.Ended{}, err
+		}
+		return ended, noteAll(ctx, tx, how.At)
 	})
 }

@@ -72,7 +72,7 @@ func (s *Store) endGrants(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, 
 	}
 	slices.Sort(ended.Sessions)
 	ended.Sessions = slices.Compact(ended.Sessions)
-	return ended, nil
+	return ended, note(ctx, tx, how.At, ended.Sessions...)
 }
 
 // endApprovals makes worthless what was approved and not yet exchanged: it would give a

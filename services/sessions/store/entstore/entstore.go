@@ -28,6 +28,7 @@ var (
 	_ store.Connections   = (*Store)(nil)
 	_ store.Browsers      = (*Store)(nil)
 	_ store.SignInPruning = (*Store)(nil)
+	_ store.Changes       = (*Store)(nil)
 )
 
 // New makes a Store on d, which tells events of what happens to Sessions; nil for nobody.

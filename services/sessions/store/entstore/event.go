@@ -39,6 +39,9 @@ func (s *Store) started(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, sn
 
 // signedIn tells that the Session of t was signed in; sn says whose it is.
 func (s *Store) signedIn(ctx context.Context, tx *ent.Tx, scope tenancy.Scope, sn store.Session, t store.Token, by string) error {
+	if err := note(ctx, tx, t.CreatedAt, t.SessionID); err != nil {
+		return err
+	}
 	return s.tell(ctx, tx, scope, webhook.EventSessionSignedIn, t.SessionID, t.CreatedAt,
 		webhook.SessionSignedInData{SessionFacts: facts(t.SessionID, sn, t), SignIn: by})
 }

@@ -53,6 +53,9 @@ func (s *Store) End(ctx context.Context, scope tenancy.Scope, id string, at time
 			if err := s.ended(ctx, tx, scope, session.ID(id), at, endedByCompany); err != nil {
 				return store.SessionView{}, err
 			}
+			if err := note(ctx, tx, at, id); err != nil {
+				return store.SessionView{}, err
+			}
 		}
 		return viewSession(ctx, tx, id)
 	})

@@ -87,7 +87,10 @@ func (s *Store) Revoke(ctx context.Context, scope tenancy.Scope, hash, clientID 
 		if err != nil || sn == nil || sn.ClientID != clientID {
 			return store.Ended{}, err
 		}
-		return store.Ended{Sessions: []string{sn.ID}}, tx.SessionToken.UpdateOneID(hash).SetRevokedAt(how.At).Exec(ctx)
+		if err := tx.SessionToken.UpdateOneID(hash).SetRevokedAt(how.At).Exec(ctx); err != nil {
+			return store.Ended{}, err
+		}
+		return store.Ended{Sessions: []string{sn.ID}}, note(ctx, tx, how.At, sn.ID)
 	})
 }
 

@@ -25,6 +25,7 @@ type Store interface {
 	store.Connections
 	store.Browsers
 	store.SignInPruning
+	store.Changes
 }
 
 const (
@@ -57,6 +58,7 @@ func Run(t *testing.T, s Store, company func() tenancy.Scope) {
 	}
 	// These look at all Companies: nothing of the others is older than theirs.
 	t.Run("pruning", func(t *testing.T) { pruning(t, suite{s, company(), company()}) })
+	t.Run("changes", func(t *testing.T) { changes(t, suite{s, company(), company()}) })
 	t.Run("pruned sign-ins", func(t *testing.T) { prunedSignIns(t, suite{s, company(), company()}) })
 }
 
@@ -210,12 +212,12 @@ func rules(t *testing.T, x suite) {
 	o, err := x.s.Opening(t.Context(), x.one, store.Asked{ClientID: agentA})
 	require.NoError(t, err)
 	require.Equal(t, replaced, *o.Rule)
-	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, first.ID))
-	require.ErrorIs(t, x.s.DeleteRule(t.Context(), x.one, first.ID), store.ErrNotFound)
+	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, first.ID, at(0)))
+	require.ErrorIs(t, x.s.DeleteRule(t.Context(), x.one, first.ID, at(0)), store.ErrNotFound)
 	o, err = x.s.Opening(t.Context(), x.one, store.Asked{ClientID: agentA})
 	require.NoError(t, err)
 	require.Nil(t, o.Rule)
-	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, second.ID))
+	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, second.ID, at(0)))
 }
 
 func pages(t *testing.T, x suite) {
@@ -266,7 +268,7 @@ func isolation(t *testing.T, x suite) {
 	list, err := x.s.Sessions(t.Context(), x.other, store.Place{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, list)
-	require.ErrorIs(t, x.s.DeleteRule(t.Context(), x.other, rule.ID), store.ErrNotFound)
+	require.ErrorIs(t, x.s.DeleteRule(t.Context(), x.other, rule.ID, at(0)), store.ErrNotFound)
 	listed, err := x.s.Rules(t.Context(), x.other, "", 10)
 	require.NoError(t, err)
 	require.Empty(t, listed)
@@ -278,7 +280,7 @@ func isolation(t *testing.T, x suite) {
 	require.NoError(t, err)
 	require.Equal(t, sn, *c.Session)
 	require.Zero(t, c.Token.RevokedAt)
-	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, rule.ID))
+	require.NoError(t, x.s.DeleteRule(t.Context(), x.one, rule.ID, at(0)))
 }
 
 func pruning(t *testing.T, x suite) {

@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -420,7 +421,9 @@ type IntrospectTokenResponse struct {
 	Resource  string                 `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
 	IssueTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=issue_time,json=issueTime,proto3" json:"issue_time,omitempty"`
 	// The Company's issuer, which issued it.
-	Issuer        string `protobuf:"bytes,7,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	Issuer string `protobuf:"bytes,7,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// For how long the answer may be kept by whoever watches Sessions and is told of no change.
+	KeepFor       *durationpb.Duration `protobuf:"bytes,8,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,6 +505,13 @@ func (x *IntrospectTokenResponse) GetIssuer() string {
 		return x.Issuer
 	}
 	return ""
+}
+
+func (x *IntrospectTokenResponse) GetKeepFor() *durationpb.Duration {
+	if x != nil {
+		return x.KeepFor
+	}
+	return nil
 }
 
 // A visit to the website.
@@ -660,11 +670,389 @@ func (x *CheckBrowserSessionResponse) GetCacheSeconds() int32 {
 	return 0
 }
 
+// Names a Company's access table.
+type GetAccessTableRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAccessTableRequest) Reset() {
+	*x = GetAccessTableRequest{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAccessTableRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAccessTableRequest) ProtoMessage() {}
+
+func (x *GetAccessTableRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAccessTableRequest.ProtoReflect.Descriptor instead.
+func (*GetAccessTableRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetAccessTableRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// What requests to a Company's APIs are judged by.
+type AccessTable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// companies/{company}/accessTable
+	Name   string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Issuer string `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// Those that requests can be for: with base URLs, or MCP servers.
+	Apis []*AccessTableApi `protobuf:"bytes,3,rep,name=apis,proto3" json:"apis,omitempty"`
+	// How many requests a Session may make in a minute; 0: any number.
+	RequestsPerMinute int32 `protobuf:"varint,4,opt,name=requests_per_minute,json=requestsPerMinute,proto3" json:"requests_per_minute,omitempty"`
+	// Whether proofs need a nonce, which only VerifyRequest can judge.
+	NonceRequired bool `protobuf:"varint,5,opt,name=nonce_required,json=nonceRequired,proto3" json:"nonce_required,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessTable) Reset() {
+	*x = AccessTable{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessTable) ProtoMessage() {}
+
+func (x *AccessTable) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessTable.ProtoReflect.Descriptor instead.
+func (*AccessTable) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AccessTable) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AccessTable) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *AccessTable) GetApis() []*AccessTableApi {
+	if x != nil {
+		return x.Apis
+	}
+	return nil
+}
+
+func (x *AccessTable) GetRequestsPerMinute() int32 {
+	if x != nil {
+		return x.RequestsPerMinute
+	}
+	return 0
+}
+
+func (x *AccessTable) GetNonceRequired() bool {
+	if x != nil {
+		return x.NonceRequired
+	}
+	return false
+}
+
+// An entry of apis, as requests to it are judged.
+type AccessTableApi struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Whether it is an MCP server: it is found at its url, and takes Bearer tokens.
+	Mcp bool `protobuf:"varint,2,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	// Resource that tokens have to be issued for; empty: any of the Company's but MCP servers.
+	Resource string        `protobuf:"bytes,3,opt,name=resource,proto3" json:"resource,omitempty"`
+	BaseUrls []string      `protobuf:"bytes,4,rep,name=base_urls,json=baseUrls,proto3" json:"base_urls,omitempty"`
+	Rules    []*AccessRule `protobuf:"bytes,5,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Where an MCP server's protected resource metadata is (RFC 9728), which its challenges name.
+	ResourceMetadata string `protobuf:"bytes,6,opt,name=resource_metadata,json=resourceMetadata,proto3" json:"resource_metadata,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *AccessTableApi) Reset() {
+	*x = AccessTableApi{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessTableApi) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessTableApi) ProtoMessage() {}
+
+func (x *AccessTableApi) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessTableApi.ProtoReflect.Descriptor instead.
+func (*AccessTableApi) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AccessTableApi) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *AccessTableApi) GetMcp() bool {
+	if x != nil {
+		return x.Mcp
+	}
+	return false
+}
+
+func (x *AccessTableApi) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AccessTableApi) GetBaseUrls() []string {
+	if x != nil {
+		return x.BaseUrls
+	}
+	return nil
+}
+
+func (x *AccessTableApi) GetRules() []*AccessRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *AccessTableApi) GetResourceMetadata() string {
+	if x != nil {
+		return x.ResourceMetadata
+	}
+	return ""
+}
+
+// Opens a watch.
+type WatchSessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parent        string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionsRequest) Reset() {
+	*x = WatchSessionsRequest{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionsRequest) ProtoMessage() {}
+
+func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
+func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WatchSessionsRequest) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+// A frame of a watch; exactly one field is set.
+type WatchSessionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Frame:
+	//
+	//	*WatchSessionsResponse_Synced
+	//	*WatchSessionsResponse_Session
+	//	*WatchSessionsResponse_All
+	//	*WatchSessionsResponse_Heartbeat
+	Frame         isWatchSessionsResponse_Frame `protobuf_oneof:"frame"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchSessionsResponse) Reset() {
+	*x = WatchSessionsResponse{}
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSessionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSessionsResponse) ProtoMessage() {}
+
+func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_poppyfield_admin_v1_access_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
+func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
+	return file_poppyfield_admin_v1_access_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WatchSessionsResponse) GetFrame() isWatchSessionsResponse_Frame {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+func (x *WatchSessionsResponse) GetSynced() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchSessionsResponse_Synced); ok {
+			return x.Synced
+		}
+	}
+	return nil
+}
+
+func (x *WatchSessionsResponse) GetSession() string {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchSessionsResponse_Session); ok {
+			return x.Session
+		}
+	}
+	return ""
+}
+
+func (x *WatchSessionsResponse) GetAll() bool {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchSessionsResponse_All); ok {
+			return x.All
+		}
+	}
+	return false
+}
+
+func (x *WatchSessionsResponse) GetHeartbeat() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchSessionsResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+type isWatchSessionsResponse_Frame interface {
+	isWatchSessionsResponse_Frame()
+}
+
+type WatchSessionsResponse_Synced struct {
+	// The first frame: from this time on, by the server's clock, every change is told.
+	Synced *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=synced,proto3,oneof"`
+}
+
+type WatchSessionsResponse_Session struct {
+	// A Session of which something changed: companies/{company}/sessions/{id}.
+	Session string `protobuf:"bytes,2,opt,name=session,proto3,oneof"`
+}
+
+type WatchSessionsResponse_All struct {
+	// Anything may have changed: admission, the APIs or their rules, or more than can be listed.
+	All bool `protobuf:"varint,3,opt,name=all,proto3,oneof"`
+}
+
+type WatchSessionsResponse_Heartbeat struct {
+	// Everything that was changed before this time, by the server's clock, has been told. Every 250 ms.
+	Heartbeat *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=heartbeat,proto3,oneof"`
+}
+
+func (*WatchSessionsResponse_Synced) isWatchSessionsResponse_Frame() {}
+
+func (*WatchSessionsResponse_Session) isWatchSessionsResponse_Frame() {}
+
+func (*WatchSessionsResponse_All) isWatchSessionsResponse_Frame() {}
+
+func (*WatchSessionsResponse_Heartbeat) isWatchSessionsResponse_Frame() {}
+
 var File_poppyfield_admin_v1_access_proto protoreflect.FileDescriptor
 
 const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\n" +
-	" poppyfield/admin/v1/access.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"N\n" +
+	" poppyfield/admin/v1/access.proto\x12\x13poppyfield.admin.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!poppyfield/admin/v1/company.proto\x1a\x1epoppyfield/admin/v1/rule.proto\"N\n" +
 	"\vHeaderField\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x04name\x12\x1f\n" +
@@ -697,7 +1085,7 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\x16IntrospectTokenRequest\x120\n" +
 	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\x12 \n" +
 	"\x05token\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\x80 R\x05token\"\x8e\x02\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x05token\"\xc4\x02\n" +
 	"\x17IntrospectTokenResponse\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\bR\x06active\x12;\n" +
 	"\asession\x18\x02 \x01(\v2!.poppyfield.admin.v1.AgentSessionR\asession\x12\x1d\n" +
@@ -707,7 +1095,8 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\bresource\x18\x05 \x01(\tR\bresource\x129\n" +
 	"\n" +
 	"issue_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tissueTime\x12\x16\n" +
-	"\x06issuer\x18\a \x01(\tR\x06issuer\"\xba\x01\n" +
+	"\x06issuer\x18\a \x01(\tR\x06issuer\x124\n" +
+	"\bkeep_for\x18\b \x01(\v2\x19.google.protobuf.DurationR\akeepFor\"\xba\x01\n" +
 	"\x1aCheckBrowserSessionRequest\x120\n" +
 	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\x12$\n" +
 	"\x06cookie\x18\x02 \x01(\tB\n" +
@@ -717,14 +1106,41 @@ const file_poppyfield_admin_v1_access_proto_rawDesc = "" +
 	"\x1bCheckBrowserSessionResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12;\n" +
 	"\asession\x18\x02 \x01(\v2!.poppyfield.admin.v1.AgentSessionR\asession\x12#\n" +
-	"\rcache_seconds\x18\x03 \x01(\x05R\fcacheSeconds2\xae\x05\n" +
+	"\rcache_seconds\x18\x03 \x01(\x05R\fcacheSeconds\"Q\n" +
+	"\x15GetAccessTableRequest\x128\n" +
+	"\x04name\x18\x01 \x01(\tB$\xbaH!r\x1f2\x1d^companies/[^/]+/accessTable$R\x04name\"\xc9\x01\n" +
+	"\vAccessTable\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06issuer\x18\x02 \x01(\tR\x06issuer\x127\n" +
+	"\x04apis\x18\x03 \x03(\v2#.poppyfield.admin.v1.AccessTableApiR\x04apis\x12.\n" +
+	"\x13requests_per_minute\x18\x04 \x01(\x05R\x11requestsPerMinute\x12%\n" +
+	"\x0enonce_required\x18\x05 \x01(\bR\rnonceRequired\"\xd1\x01\n" +
+	"\x0eAccessTableApi\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
+	"\x03mcp\x18\x02 \x01(\bR\x03mcp\x12\x1a\n" +
+	"\bresource\x18\x03 \x01(\tR\bresource\x12\x1b\n" +
+	"\tbase_urls\x18\x04 \x03(\tR\bbaseUrls\x125\n" +
+	"\x05rules\x18\x05 \x03(\v2\x1f.poppyfield.admin.v1.AccessRuleR\x05rules\x12+\n" +
+	"\x11resource_metadata\x18\x06 \x01(\tR\x10resourceMetadata\"H\n" +
+	"\x14WatchSessionsRequest\x120\n" +
+	"\x06parent\x18\x01 \x01(\tB\x18\xbaH\x15r\x132\x11^companies/[^/]+$R\x06parent\"\xc2\x01\n" +
+	"\x15WatchSessionsResponse\x124\n" +
+	"\x06synced\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x06synced\x12\x1a\n" +
+	"\asession\x18\x02 \x01(\tH\x00R\asession\x12\x12\n" +
+	"\x03all\x18\x03 \x01(\bH\x00R\x03all\x12:\n" +
+	"\theartbeat\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\theartbeatB\a\n" +
+	"\x05frame2\xdc\a\n" +
 	"\rAccessService\x12\xfa\x01\n" +
 	"\rVerifyRequest\x12).poppyfield.admin.v1.VerifyRequestRequest\x1a*.poppyfield.admin.v1.VerifyRequestResponse\"\x91\x01\xba\xb9\x18\\\n" +
 	"\raccess.verify\x10\x01(\x012\x1b/v1/companies/*/forwardAuth2*/envoy.service.auth.v3.Authorization/Check\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/{parent=companies/*}:verifyRequest\x12\xd4\x01\n" +
 	"\x0fIntrospectToken\x12+.poppyfield.admin.v1.IntrospectTokenRequest\x1a,.poppyfield.admin.v1.IntrospectTokenResponse\"f\xba\xb9\x18/\n" +
 	"\raccess.verify\x10\x01(\x012\x1a/v1/companies/*/introspect\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/{parent=companies/*}:introspectToken\x12\xc8\x01\n" +
 	"\x13CheckBrowserSession\x12/.poppyfield.admin.v1.CheckBrowserSessionRequest\x1a0.poppyfield.admin.v1.CheckBrowserSessionResponse\"N\xba\xb9\x18\x13\n" +
-	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x021:\x01*\",/v1/{parent=companies/*}:checkBrowserSessionBKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
+	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x021:\x01*\",/v1/{parent=companies/*}:checkBrowserSession\x12\xa1\x01\n" +
+	"\x0eGetAccessTable\x12*.poppyfield.admin.v1.GetAccessTableRequest\x1a .poppyfield.admin.v1.AccessTable\"A\xba\xb9\x18\x13\n" +
+	"\raccess.verify\x10\x01(\x01\x82\xd3\xe4\x93\x02$\x12\"/v1/{name=companies/*/accessTable}\x12\x87\x01\n" +
+	"\rWatchSessions\x12).poppyfield.admin.v1.WatchSessionsRequest\x1a*.poppyfield.admin.v1.WatchSessionsResponse\"\x1d\xba\xb9\x18\x19\n" +
+	"\raccess.verify\x10\x01\"\x06parent0\x01BKZIgithub.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_poppyfield_admin_v1_access_proto_rawDescOnce sync.Once
@@ -738,7 +1154,7 @@ func file_poppyfield_admin_v1_access_proto_rawDescGZIP() []byte {
 	return file_poppyfield_admin_v1_access_proto_rawDescData
 }
 
-var file_poppyfield_admin_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_poppyfield_admin_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_poppyfield_admin_v1_access_proto_goTypes = []any{
 	(*HeaderField)(nil),                 // 0: poppyfield.admin.v1.HeaderField
 	(*VerifyRequestRequest)(nil),        // 1: poppyfield.admin.v1.VerifyRequestRequest
@@ -748,27 +1164,43 @@ var file_poppyfield_admin_v1_access_proto_goTypes = []any{
 	(*IntrospectTokenResponse)(nil),     // 5: poppyfield.admin.v1.IntrospectTokenResponse
 	(*CheckBrowserSessionRequest)(nil),  // 6: poppyfield.admin.v1.CheckBrowserSessionRequest
 	(*CheckBrowserSessionResponse)(nil), // 7: poppyfield.admin.v1.CheckBrowserSessionResponse
-	(*timestamppb.Timestamp)(nil),       // 8: google.protobuf.Timestamp
+	(*GetAccessTableRequest)(nil),       // 8: poppyfield.admin.v1.GetAccessTableRequest
+	(*AccessTable)(nil),                 // 9: poppyfield.admin.v1.AccessTable
+	(*AccessTableApi)(nil),              // 10: poppyfield.admin.v1.AccessTableApi
+	(*WatchSessionsRequest)(nil),        // 11: poppyfield.admin.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil),       // 12: poppyfield.admin.v1.WatchSessionsResponse
+	(*timestamppb.Timestamp)(nil),       // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),         // 14: google.protobuf.Duration
+	(*AccessRule)(nil),                  // 15: poppyfield.admin.v1.AccessRule
 }
 var file_poppyfield_admin_v1_access_proto_depIdxs = []int32{
 	0,  // 0: poppyfield.admin.v1.VerifyRequestRequest.headers:type_name -> poppyfield.admin.v1.HeaderField
 	3,  // 1: poppyfield.admin.v1.VerifyRequestResponse.session:type_name -> poppyfield.admin.v1.AgentSession
 	0,  // 2: poppyfield.admin.v1.VerifyRequestResponse.headers:type_name -> poppyfield.admin.v1.HeaderField
-	8,  // 3: poppyfield.admin.v1.AgentSession.expire_time:type_name -> google.protobuf.Timestamp
+	13, // 3: poppyfield.admin.v1.AgentSession.expire_time:type_name -> google.protobuf.Timestamp
 	3,  // 4: poppyfield.admin.v1.IntrospectTokenResponse.session:type_name -> poppyfield.admin.v1.AgentSession
-	8,  // 5: poppyfield.admin.v1.IntrospectTokenResponse.issue_time:type_name -> google.protobuf.Timestamp
-	3,  // 6: poppyfield.admin.v1.CheckBrowserSessionResponse.session:type_name -> poppyfield.admin.v1.AgentSession
-	1,  // 7: poppyfield.admin.v1.AccessService.VerifyRequest:input_type -> poppyfield.admin.v1.VerifyRequestRequest
-	4,  // 8: poppyfield.admin.v1.AccessService.IntrospectToken:input_type -> poppyfield.admin.v1.IntrospectTokenRequest
-	6,  // 9: poppyfield.admin.v1.AccessService.CheckBrowserSession:input_type -> poppyfield.admin.v1.CheckBrowserSessionRequest
-	2,  // 10: poppyfield.admin.v1.AccessService.VerifyRequest:output_type -> poppyfield.admin.v1.VerifyRequestResponse
-	5,  // 11: poppyfield.admin.v1.AccessService.IntrospectToken:output_type -> poppyfield.admin.v1.IntrospectTokenResponse
-	7,  // 12: poppyfield.admin.v1.AccessService.CheckBrowserSession:output_type -> poppyfield.admin.v1.CheckBrowserSessionResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 5: poppyfield.admin.v1.IntrospectTokenResponse.issue_time:type_name -> google.protobuf.Timestamp
+	14, // 6: poppyfield.admin.v1.IntrospectTokenResponse.keep_for:type_name -> google.protobuf.Duration
+	3,  // 7: poppyfield.admin.v1.CheckBrowserSessionResponse.session:type_name -> poppyfield.admin.v1.AgentSession
+	10, // 8: poppyfield.admin.v1.AccessTable.apis:type_name -> poppyfield.admin.v1.AccessTableApi
+	15, // 9: poppyfield.admin.v1.AccessTableApi.rules:type_name -> poppyfield.admin.v1.AccessRule
+	13, // 10: poppyfield.admin.v1.WatchSessionsResponse.synced:type_name -> google.protobuf.Timestamp
+	13, // 11: poppyfield.admin.v1.WatchSessionsResponse.heartbeat:type_name -> google.protobuf.Timestamp
+	1,  // 12: poppyfield.admin.v1.AccessService.VerifyRequest:input_type -> poppyfield.admin.v1.VerifyRequestRequest
+	4,  // 13: poppyfield.admin.v1.AccessService.IntrospectToken:input_type -> poppyfield.admin.v1.IntrospectTokenRequest
+	6,  // 14: poppyfield.admin.v1.AccessService.CheckBrowserSession:input_type -> poppyfield.admin.v1.CheckBrowserSessionRequest
+	8,  // 15: poppyfield.admin.v1.AccessService.GetAccessTable:input_type -> poppyfield.admin.v1.GetAccessTableRequest
+	11, // 16: poppyfield.admin.v1.AccessService.WatchSessions:input_type -> poppyfield.admin.v1.WatchSessionsRequest
+	2,  // 17: poppyfield.admin.v1.AccessService.VerifyRequest:output_type -> poppyfield.admin.v1.VerifyRequestResponse
+	5,  // 18: poppyfield.admin.v1.AccessService.IntrospectToken:output_type -> poppyfield.admin.v1.IntrospectTokenResponse
+	7,  // 19: poppyfield.admin.v1.AccessService.CheckBrowserSession:output_type -> poppyfield.admin.v1.CheckBrowserSessionResponse
+	9,  // 20: poppyfield.admin.v1.AccessService.GetAccessTable:output_type -> poppyfield.admin.v1.AccessTable
+	12, // 21: poppyfield.admin.v1.AccessService.WatchSessions:output_type -> poppyfield.admin.v1.WatchSessionsResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_poppyfield_admin_v1_access_proto_init() }
@@ -776,10 +1208,17 @@ func file_poppyfield_admin_v1_access_proto_init() {
 	if File_poppyfield_admin_v1_access_proto != nil {
 		return
 	}
+	file_poppyfield_admin_v1_company_proto_init()
 	file_poppyfield_admin_v1_rule_proto_init()
 	file_poppyfield_admin_v1_access_proto_msgTypes[6].OneofWrappers = []any{
 		(*CheckBrowserSessionRequest_Cookie)(nil),
 		(*CheckBrowserSessionRequest_CookieHeader)(nil),
+	}
+	file_poppyfield_admin_v1_access_proto_msgTypes[12].OneofWrappers = []any{
+		(*WatchSessionsResponse_Synced)(nil),
+		(*WatchSessionsResponse_Session)(nil),
+		(*WatchSessionsResponse_All)(nil),
+		(*WatchSessionsResponse_Heartbeat)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -787,7 +1226,7 @@ func file_poppyfield_admin_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_poppyfield_admin_v1_access_proto_rawDesc), len(file_poppyfield_admin_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

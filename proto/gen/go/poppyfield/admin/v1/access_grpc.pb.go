@@ -22,6 +22,8 @@ const (
 	AccessService_VerifyRequest_FullMethodName       = "/poppyfield.admin.v1.AccessService/VerifyRequest"
 	AccessService_IntrospectToken_FullMethodName     = "/poppyfield.admin.v1.AccessService/IntrospectToken"
 	AccessService_CheckBrowserSession_FullMethodName = "/poppyfield.admin.v1.AccessService/CheckBrowserSession"
+	AccessService_GetAccessTable_FullMethodName      = "/poppyfield.admin.v1.AccessService/GetAccessTable"
+	AccessService_WatchSessions_FullMethodName       = "/poppyfield.admin.v1.AccessService/WatchSessions"
 )
 
 // AccessServiceClient is the client API for AccessService service.
@@ -38,6 +40,11 @@ type AccessServiceClient interface {
 	// Says for which Session a browser visits the Company's website (Poppy 5). A cookie that stands for none is an
 	// answer, no error: the visitor is then an ordinary one.
 	CheckBrowserSession(ctx context.Context, in *CheckBrowserSessionRequest, opts ...grpc.CallOption) (*CheckBrowserSessionResponse, error)
+	// Returns what requests to the Company's APIs are judged by, for whoever judges them without asking for each one.
+	GetAccessTable(ctx context.Context, in *GetAccessTableRequest, opts ...grpc.CallOption) (*AccessTable, error)
+	// Tells of every change after which what is known of a Session's tokens, or of the AccessTable, must be forgotten.
+	// What was learnt before "synced" came may be out of date already.
+	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
 }
 
 type accessServiceClient struct {
@@ -78,6 +85,35 @@ func (c *accessServiceClient) CheckBrowserSession(ctx context.Context, in *Check
 	return out, nil
 }
 
+func (c *accessServiceClient) GetAccessTable(ctx context.Context, in *GetAccessTableRequest, opts ...grpc.CallOption) (*AccessTable, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccessTable)
+	err := c.cc.Invoke(ctx, AccessService_GetAccessTable_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AccessService_ServiceDesc.Streams[0], AccessService_WatchSessions_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchSessionsRequest, WatchSessionsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AccessService_WatchSessionsClient = grpc.ServerStreamingClient[WatchSessionsResponse]
+
 // AccessServiceServer is the server API for AccessService service.
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
@@ -92,6 +128,11 @@ type AccessServiceServer interface {
 	// Says for which Session a browser visits the Company's website (Poppy 5). A cookie that stands for none is an
 	// answer, no error: the visitor is then an ordinary one.
 	CheckBrowserSession(context.Context, *CheckBrowserSessionRequest) (*CheckBrowserSessionResponse, error)
+	// Returns what requests to the Company's APIs are judged by, for whoever judges them without asking for each one.
+	GetAccessTable(context.Context, *GetAccessTableRequest) (*AccessTable, error)
+	// Tells of every change after which what is known of a Session's tokens, or of the AccessTable, must be forgotten.
+	// What was learnt before "synced" came may be out of date already.
+	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error
 	mustEmbedUnimplementedAccessServiceServer()
 }
 
@@ -110,6 +151,12 @@ func (UnimplementedAccessServiceServer) IntrospectToken(context.Context, *Intros
 }
 func (UnimplementedAccessServiceServer) CheckBrowserSession(context.Context, *CheckBrowserSessionRequest) (*CheckBrowserSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckBrowserSession not implemented")
+}
+func (UnimplementedAccessServiceServer) GetAccessTable(context.Context, *GetAccessTableRequest) (*AccessTable, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetAccessTable not implemented")
+}
+func (UnimplementedAccessServiceServer) WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchSessions not implemented")
 }
 func (UnimplementedAccessServiceServer) mustEmbedUnimplementedAccessServiceServer() {}
 func (UnimplementedAccessServiceServer) testEmbeddedByValue()                       {}
@@ -186,6 +233,35 @@ func _AccessService_CheckBrowserSession_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_GetAccessTable_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetAccessTableRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).GetAccessTable(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_GetAccessTable_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).GetAccessTable(ctx, req.(*GetAccessTableRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccessService_WatchSessions_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchSessionsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AccessServiceServer).WatchSessions(m, &grpc.GenericServerStream[WatchSessionsRequest, WatchSessionsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AccessService_WatchSessionsServer = grpc.ServerStreamingServer[WatchSessionsResponse]
+
 // AccessService_ServiceDesc is the grpc.ServiceDesc for AccessService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -205,7 +281,17 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "CheckBrowserSession",
 			Handler:    _AccessService_CheckBrowserSession_Handler,
 		},
+		{
+			MethodName: "GetAccessTable",
+			Handler:    _AccessService_GetAccessTable_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchSessions",
+			Handler:       _AccessService_WatchSessions_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "poppyfield/admin/v1/access.proto",
 }
