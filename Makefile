@@ -44,7 +44,7 @@ help: ## Show this list.
 .PHONY: setup
 setup: tools ## Install what is missing: PostgreSQL's binaries (apt), node packages, tools.
 	@tools/setup.sh
-	@$(MAKE) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json test/backends/node_modules/.package-lock.json
+	@$(MAKE) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json test/backends/node_modules/.package-lock.json sdk/ts/node_modules/.package-lock.json
 
 .PHONY: tools
 tools: $(GOLANGCI) $(GOTESTSUM) tools/node_modules/.package-lock.json ## Build the tools into the user's cache.
@@ -73,6 +73,7 @@ generate: generate-proto generate-ent generate-vectors ## Generate Go and OpenAP
 generate-proto: tools/node_modules/.package-lock.json ## Generate Go and OpenAPI from proto/.
 	$(BUF) generate
 	$(BUF) generate --template buf.gen.openapi.yaml
+	$(BUF) generate --template buf.gen.ts.yaml
 
 .PHONY: generate-ent
 generate-ent: ## Generate ent from ent/schema.
@@ -107,7 +108,7 @@ test-race: $(GOTESTSUM) ## Run the tests on SQLite and PostgreSQL with the race 
 	  $(GOTEST) --junitfile $(REPORTS)/race.xml -- -race -count=1 -timeout 15m $(PACKAGES)
 
 .PHONY: test-whole
-test-whole: build $(GOTESTSUM) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json test/backends/node_modules/.package-lock.json ## Drive the built binary: end to end, foreign clients, a browser, kill tests.
+test-whole: build $(GOTESTSUM) test/interop/node_modules/.package-lock.json test/browser/node_modules/.package-lock.json test/backends/node_modules/.package-lock.json sdk/ts/node_modules/.package-lock.json ## Drive the built binary: end to end, foreign clients, a browser, kill tests.
 	@mkdir -p $(REPORTS) $(CLAUSE_DIR)
 	POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_CLAUSE_DIR=$(CLAUSE_DIR) \
 	  $(GOTEST) --junitfile $(REPORTS)/whole.xml -- -count=1 -p 1 -timeout 15m \
@@ -178,4 +179,8 @@ test/browser/node_modules/.package-lock.json: test/browser/package-lock.json
 
 test/backends/node_modules/.package-lock.json: test/backends/package-lock.json
 	cd test/backends && npm ci --ignore-scripts --silent
+	@touch $@
+
+sdk/ts/node_modules/.package-lock.json: sdk/ts/package-lock.json
+	cd sdk/ts && npm ci --ignore-scripts --silent
 	@touch $@

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 generated() {
-  { find proto/gen ent/migrate/migrations sdk/vectors -type f; find ent -type f -name '*.go' -not -path 'ent/schema/*'; } |
+  { find proto/gen ent/migrate/migrations sdk/vectors sdk/ts/src/gen -type f; find ent -type f -name '*.go' -not -path 'ent/schema/*'; } |
     LC_ALL=C sort -u | xargs -d '\n' sha256sum
 }
 scratch=$(mktemp -d)

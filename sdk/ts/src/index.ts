@@ -1,0 +1,5 @@
+export { Conversations, type SayOptions } from './conversations.js'
+export { dial, type DialOptions } from './dial.js'
+export type { Refusal } from './refusal.js'
+export type { Session } from './session.js'
+export { Verifier, type Allowed, type Decision, type Refused, type VerifierConfig, type VerifyRequest } from './verifier.js'
