@@ -67,10 +67,10 @@ clean: ## Remove what was built and the data of `make run`.
 ##@ Generate
 
 .PHONY: generate
-generate: generate-proto generate-ent generate-vectors ## Generate Go and OpenAPI from the protos, ent from its schema, and the test vectors.
+generate: generate-proto generate-ent generate-vectors ## Generate Go, TypeScript and OpenAPI from the protos, ent from its schema, and the test vectors.
 
 .PHONY: generate-proto
-generate-proto: tools/node_modules/.package-lock.json ## Generate Go and OpenAPI from proto/.
+generate-proto: tools/node_modules/.package-lock.json ## Generate Go, TypeScript and OpenAPI from proto/.
 	$(BUF) generate
 	$(BUF) generate --template buf.gen.openapi.yaml
 	$(BUF) generate --template buf.gen.ts.yaml

@@ -13,6 +13,7 @@ export interface DialOptions {
 export function dial(address: string, key: string, options: DialOptions = {}): Transport {
   return createGrpcTransport({
     baseUrl: `https://${address}`,
+    pingIntervalMs: 10_000, // a connection that died in silence is noticed
     nodeOptions: { ...(options.ca && { ca: options.ca }), ...(options.serverName && { servername: options.serverName }) },
     interceptors: [
       (next) => (request) => {

@@ -12,6 +12,7 @@ import { sessionOf, type Session } from './session.js'
 import { watch } from './watch.js'
 
 const ASK_TIME = 5_000
+const VERIFY_TIME = 10_000
 const USED = 'the DPoP proof was used before'
 
 /** What a Verifier is made of. */
@@ -130,7 +131,7 @@ export class Verifier {
       method: r.method,
       url: r.url,
       headers: fields.flatMap(([name, values]) => values.map((value) => ({ name, value }))),
-    })
+    }, { timeoutMs: VERIFY_TIME })
     const session = got.session && sessionOf(got.session)
     const headers = got.headers.map(({ name, value }) => [name, value] as const)
     if (!got.allowed) return { allowed: false, session, status: got.status, reason: got.reason, headers, body: got.body, api: got.api }

@@ -117,6 +117,15 @@ test('express: a target that is not a path is served to nobody', async (t) => {
     const got = await send('GET', target, Object.entries(await rig.headers('GET', '/orders/7')))
     assert.deepEqual([got.status, got.body], [400, '{"error":"invalid_request"}'])
   }
+  assert.equal(rig.server.asked.length, 0)
+})
+
+test('an address of none of the APIs is the Company\'s fault, and says nothing of tokens', async (t) => {
+  const rig = await Rig.make(t, { baseUrl: 'https://elsewhere.example' })
+  const send = await (SERVERS['hono'] ?? assert.fail())(t, rig)
+  const got = await send('GET', '/orders/7', Object.entries(await rig.headers('GET', '/orders/7')))
+  assert.deepEqual([got.status, got.body], [400, '{"error":"invalid_request"}'])
+  assert.equal(rig.server.asked.length, 1)
 })
 
 test('next: headers that can\'t be changed are no hindrance', async (t) => {

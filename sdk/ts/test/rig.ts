@@ -91,8 +91,8 @@ export class FakeServer {
     service(AccessService, {
       verifyRequest: (request) => {
         if (this.unavailable) throw new ConnectError('not now', Code.Unavailable)
-        if (!request.url.startsWith(`${BASE}/`)) throw new ConnectError('none of the APIs', Code.InvalidArgument)
         this.asked.push(request)
+        if (!request.url.startsWith(`${BASE}/`)) throw new ConnectError('none of the APIs', Code.InvalidArgument)
         const token = request.headers.find((h) => h.name === 'Authorization')?.value.split(' ')[1] ?? ''
         const session = this.tokens.get(token)?.session
         const refused = { allowed: false, status: 401, reason: 'invalid_token', body: '{"error":"invalid_token"}' }

@@ -168,10 +168,13 @@ test('a Session\'s requests are counted', async (t) => {
 
 test('a table that can\'t be read here is the server\'s', async (t) => {
   const rig = await Rig.make(t)
-  rig.server.table = create(AccessTableSchema, { apis: [{ url: 'a', baseUrls: [BASE] }, { url: 'b', baseUrls: [`${BASE}/é`] }] })
-  for (let i = 1; i <= 2; i++) {
-    await rig.verifier.verify(await rig.request('GET', '/orders'))
-    assert.equal(rig.server.asked.length, i)
+  let asked = 0
+  for (const base of [`${BASE}/é`, `${BASE}/a/../b`, `${BASE}/%zz`, 'https://']) {
+    rig.server.table = create(AccessTableSchema, { apis: [{ url: 'a', baseUrls: [BASE] }, { url: 'b', baseUrls: [base] }] })
+    for (let i = 0; i < 2; i++) {
+      await rig.verifier.verify(await rig.request('GET', '/orders'))
+      assert.equal(rig.server.asked.length, ++asked)
+    }
   }
 })
 
