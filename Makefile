@@ -62,7 +62,7 @@ run: build ## Build and start everything with a demo Company; data in .data.
 
 .PHONY: clean
 clean: ## Remove what was built and the data of `make run`.
-	rm -rf $(BIN) $(DATA) .cache
+	rm -rf $(BIN) $(DATA) .cache sdk/ts/dist
 
 ##@ Generate
 

@@ -5,7 +5,6 @@ import type { Verifier } from './verifier.js'
 
 declare global {
   // Express's own way to say what its requests have.
-  // eslint-disable-next-line @typescript-eslint/no-namespace
   namespace Express {
     interface Request {
       /** Who asks, behind agents(). */
