@@ -31,7 +31,7 @@ var star = regexp.MustCompile(`\{[a-z_.]+=([^}]+)\}`)
 
 // nameOf returns a resource name that the method's route takes, in the Company.
 func nameOf(m *method.Method, company string) string {
-	if m.Stream && m.Desc.IsStreamingClient() {
+	if m.Stream && (m.Desc.IsStreamingClient() || m.Service == method.Package+".AccessService") {
 		return "companies/" + company
 	}
 	if m.Stream {

@@ -53,7 +53,12 @@ func TestLoad_EveryMethodIsInTheTable(t *testing.T) {
 	for _, m := range table.Methods() {
 		require.NotEmpty(t, m.Permission, m.FullName)
 		require.Equal(t, m.Audience == adminv1.Audience_AUDIENCE_COMPANY, m.NamesCompany() && m.Audience != adminv1.Audience_AUDIENCE_OPERATOR, m.FullName)
-		require.Equal(t, !m.Stream && m.HTTP.Verb != http.MethodGet, m.Mutates || m.Checks, "%s: what changes something isn't a GET", m.FullName)
+		switch {
+		case m.Stream || m.HTTP.Verb == http.MethodGet:
+			require.False(t, m.Mutates, "%s: what changes something isn't a GET", m.FullName)
+		default:
+			require.True(t, m.Mutates || m.Checks, m.FullName)
+		}
 	}
 }
 
