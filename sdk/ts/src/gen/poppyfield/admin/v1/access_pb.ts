@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file poppyfield/admin/v1/access.proto.
  */
 export const file_poppyfield_admin_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("CiBwb3BweWZpZWxkL2FkbWluL3YxL2FjY2Vzcy5wcm90bxITcG9wcHlmaWVsZC5hZG1pbi52MSJBCgtIZWFkZXJGaWVsZBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGMgBEhgKBXZhbHVlGAIgASgJQgm6SAZyBBiAgAIisgEKFFZlcmlmeVJlcXVlc3RSZXF1ZXN0EigKBnBhcmVudBgBIAEoCUIYukgVchMyEV5jb21wYW5pZXMvW14vXSskEhkKBm1ldGhvZBgCIAEoCUIJukgGcgQQARgUEhcKA3VybBgDIAEoCUIKukgHcgUQARiAQBI8CgdoZWFkZXJzGAQgAygLMiAucG9wcHlmaWVsZC5hZG1pbi52MS5IZWFkZXJGaWVsZEIJukgGkgEDEMgBIsoBChVWZXJpZnlSZXF1ZXN0UmVzcG9uc2USDwoHYWxsb3dlZBgBIAEoCBIyCgdzZXNzaW9uGAIgASgLMiEucG9wcHlmaWVsZC5hZG1pbi52MS5BZ2VudFNlc3Npb24SDgoGc3RhdHVzGAMgASgFEjEKB2hlYWRlcnMYBCADKAsyIC5wb3BweWZpZWxkLmFkbWluLnYxLkhlYWRlckZpZWxkEgwKBGJvZHkYBSABKAkSDgoGcmVhc29uGAYgASgJEgsKA2FwaRgHIAEoCSK5AQoMQWdlbnRTZXNzaW9uEg8KB3Nlc3Npb24YASABKAkSEQoJY2xpZW50X2lkGAIgASgJEhIKCmFnZW50X25hbWUYAyABKAkSDAoEdXNlchgEIAEoCRIRCglzaWduZWRfaW4YBSABKAgSDwoHYWNjb3VudBgGIAEoCRIOCgZzY29wZXMYByADKAkSLwoLZXhwaXJlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl0KFkludHJvc3BlY3RUb2tlblJlcXVlc3QSKAoGcGFyZW50GAEgASgJQhi6SBVyEzIRXmNvbXBhbmllcy9bXi9dKyQSGQoFdG9rZW4YAiABKAlCCrpIB3IFEAEYgCAi7QEKF0ludHJvc3BlY3RUb2tlblJlc3BvbnNlEg4KBmFjdGl2ZRgBIAEoCBIyCgdzZXNzaW9uGAIgASgLMiEucG9wcHlmaWVsZC5hZG1pbi52MS5BZ2VudFNlc3Npb24SEgoKdG9rZW5fdHlwZRgDIAEoCRILCgNqa3QYBCABKAkSEAoIcmVzb3VyY2UYBSABKAkSLgoKaXNzdWVfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoIa2VlcF9mb3IYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iSwoVR2V0QWNjZXNzVGFibGVSZXF1ZXN0EjIKBG5hbWUYASABKAlCJLpIIXIfMh1eY29tcGFuaWVzL1teL10rL2FjY2Vzc1RhYmxlJCKTAQoLQWNjZXNzVGFibGUSDAoEbmFtZRgBIAEoCRIOCgZpc3N1ZXIYAiABKAkSMQoEYXBpcxgDIAMoCzIjLnBvcHB5ZmllbGQuYWRtaW4udjEuQWNjZXNzVGFibGVBcGkSGwoTcmVxdWVzdHNfcGVyX21pbnV0ZRgEIAEoBRIWCg5ub25jZV9yZXF1aXJlZBgFIAEoCCJ/Cg5BY2Nlc3NUYWJsZUFwaRILCgN1cmwYASABKAkSCwoDbWNwGAIgASgIEhAKCHJlc291cmNlGAMgASgJEhEKCWJhc2VfdXJscxgEIAMoCRIuCgVydWxlcxgFIAMoCzIfLnBvcHB5ZmllbGQuYWRtaW4udjEuQWNjZXNzUnVsZSJAChRXYXRjaFNlc3Npb25zUmVxdWVzdBIoCgZwYXJlbnQYASABKAlCGLpIFXITMhFeY29tcGFuaWVzL1teL10rJCKhAQoVV2F0Y2hTZXNzaW9uc1Jlc3BvbnNlEiwKBnN5bmNlZBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIRCgdzZXNzaW9uGAIgASgJSAASDQoDYWxsGAMgASgISAASLwoJaGVhcnRiZWF0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAQgcKBWZyYW1lMqsFCg1BY2Nlc3NTZXJ2aWNlErABCg1WZXJpZnlSZXF1ZXN0EikucG9wcHlmaWVsZC5hZG1pbi52MS5WZXJpZnlSZXF1ZXN0UmVxdWVzdBoqLnBvcHB5ZmllbGQuYWRtaW4udjEuVmVyaWZ5UmVxdWVzdFJlc3BvbnNlIki6uRgTCg1hY2Nlc3MudmVyaWZ5EAEoAYLT5JMCKzoBKiImL3YxL3twYXJlbnQ9Y29tcGFuaWVzLyp9OnZlcmlmeVJlcXVlc3QSuAEKD0ludHJvc3BlY3RUb2tlbhIrLnBvcHB5ZmllbGQuYWRtaW4udjEuSW50cm9zcGVjdFRva2VuUmVxdWVzdBosLnBvcHB5ZmllbGQuYWRtaW4udjEuSW50cm9zcGVjdFRva2VuUmVzcG9uc2UiSrq5GBMKDWFjY2Vzcy52ZXJpZnkQASgBgtPkkwItOgEqIigvdjEve3BhcmVudD1jb21wYW5pZXMvKn06aW50cm9zcGVjdFRva2VuEqEBCg5HZXRBY2Nlc3NUYWJsZRIqLnBvcHB5ZmllbGQuYWRtaW4udjEuR2V0QWNjZXNzVGFibGVSZXF1ZXN0GiAucG9wcHlmaWVsZC5hZG1pbi52MS5BY2Nlc3NUYWJsZSJBurkYEwoNYWNjZXNzLnZlcmlmeRABKAGC0+STAiQSIi92MS97bmFtZT1jb21wYW5pZXMvKi9hY2Nlc3NUYWJsZX0ShwEKDVdhdGNoU2Vzc2lvbnMSKS5wb3BweWZpZWxkLmFkbWluLnYxLldhdGNoU2Vzc2lvbnNSZXF1ZXN0GioucG9wcHlmaWVsZC5hZG1pbi52MS5XYXRjaFNlc3Npb25zUmVzcG9uc2UiHbq5GBkKDWFjY2Vzcy52ZXJpZnkQASIGcGFyZW50MAFCS1pJZ2l0aHViLmNvbS9wb3BweWZpZWxkL3BvcHB5ZmllbGQvcHJvdG8vZ2VuL2dvL3BvcHB5ZmllbGQvYWRtaW4vdjE7YWRtaW52MWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_poppyfield_admin_v1_company, file_poppyfield_admin_v1_rule]);
+  fileDesc("CiBwb3BweWZpZWxkL2FkbWluL3YxL2FjY2Vzcy5wcm90bxITcG9wcHlmaWVsZC5hZG1pbi52MSJBCgtIZWFkZXJGaWVsZBIYCgRuYW1lGAEgASgJQgq6SAdyBRABGMgBEhgKBXZhbHVlGAIgASgJQgm6SAZyBBiAgAIisgEKFFZlcmlmeVJlcXVlc3RSZXF1ZXN0EigKBnBhcmVudBgBIAEoCUIYukgVchMyEV5jb21wYW5pZXMvW14vXSskEhkKBm1ldGhvZBgCIAEoCUIJukgGcgQQARgUEhcKA3VybBgDIAEoCUIKukgHcgUQARiAQBI8CgdoZWFkZXJzGAQgAygLMiAucG9wcHlmaWVsZC5hZG1pbi52MS5IZWFkZXJGaWVsZEIJukgGkgEDEMgBIsoBChVWZXJpZnlSZXF1ZXN0UmVzcG9uc2USDwoHYWxsb3dlZBgBIAEoCBIyCgdzZXNzaW9uGAIgASgLMiEucG9wcHlmaWVsZC5hZG1pbi52MS5BZ2VudFNlc3Npb24SDgoGc3RhdHVzGAMgASgFEjEKB2hlYWRlcnMYBCADKAsyIC5wb3BweWZpZWxkLmFkbWluLnYxLkhlYWRlckZpZWxkEgwKBGJvZHkYBSABKAkSDgoGcmVhc29uGAYgASgJEgsKA2FwaRgHIAEoCSK5AQoMQWdlbnRTZXNzaW9uEg8KB3Nlc3Npb24YASABKAkSEQoJY2xpZW50X2lkGAIgASgJEhIKCmFnZW50X25hbWUYAyABKAkSDAoEdXNlchgEIAEoCRIRCglzaWduZWRfaW4YBSABKAgSDwoHYWNjb3VudBgGIAEoCRIOCgZzY29wZXMYByADKAkSLwoLZXhwaXJlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl0KFkludHJvc3BlY3RUb2tlblJlcXVlc3QSKAoGcGFyZW50GAEgASgJQhi6SBVyEzIRXmNvbXBhbmllcy9bXi9dKyQSGQoFdG9rZW4YAiABKAlCCrpIB3IFEAEYgCAi/QEKF0ludHJvc3BlY3RUb2tlblJlc3BvbnNlEg4KBmFjdGl2ZRgBIAEoCBIyCgdzZXNzaW9uGAIgASgLMiEucG9wcHlmaWVsZC5hZG1pbi52MS5BZ2VudFNlc3Npb24SEgoKdG9rZW5fdHlwZRgDIAEoCRILCgNqa3QYBCABKAkSEAoIcmVzb3VyY2UYBSABKAkSLgoKaXNzdWVfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGaXNzdWVyGAcgASgJEisKCGtlZXBfZm9yGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIpwBChpDaGVja0Jyb3dzZXJTZXNzaW9uUmVxdWVzdBIoCgZwYXJlbnQYASABKAlCGLpIFXITMhFeY29tcGFuaWVzL1teL10rJBIcCgZjb29raWUYAiABKAlCCrpIB3IFEAEYgCBIABIkCg1jb29raWVfaGVhZGVyGAMgASgJQgu6SAhyBhABGICAAkgAQhAKB3Zpc2l0b3ISBbpIAggBIncKG0NoZWNrQnJvd3NlclNlc3Npb25SZXNwb25zZRINCgVmb3VuZBgBIAEoCBIyCgdzZXNzaW9uGAIgASgLMiEucG9wcHlmaWVsZC5hZG1pbi52MS5BZ2VudFNlc3Npb24SFQoNY2FjaGVfc2Vjb25kcxgDIAEoBSJLChVHZXRBY2Nlc3NUYWJsZVJlcXVlc3QSMgoEbmFtZRgBIAEoCUIkukghch8yHV5jb21wYW5pZXMvW14vXSsvYWNjZXNzVGFibGUkIpMBCgtBY2Nlc3NUYWJsZRIMCgRuYW1lGAEgASgJEg4KBmlzc3VlchgCIAEoCRIxCgRhcGlzGAMgAygLMiMucG9wcHlmaWVsZC5hZG1pbi52MS5BY2Nlc3NUYWJsZUFwaRIbChNyZXF1ZXN0c19wZXJfbWludXRlGAQgASgFEhYKDm5vbmNlX3JlcXVpcmVkGAUgASgIIpoBCg5BY2Nlc3NUYWJsZUFwaRILCgN1cmwYASABKAkSCwoDbWNwGAIgASgIEhAKCHJlc291cmNlGAMgASgJEhEKCWJhc2VfdXJscxgEIAMoCRIuCgVydWxlcxgFIAMoCzIfLnBvcHB5ZmllbGQuYWRtaW4udjEuQWNjZXNzUnVsZRIZChFyZXNvdXJjZV9tZXRhZGF0YRgGIAEoCSJAChRXYXRjaFNlc3Npb25zUmVxdWVzdBIoCgZwYXJlbnQYASABKAlCGLpIFXITMhFeY29tcGFuaWVzL1teL10rJCKhAQoVV2F0Y2hTZXNzaW9uc1Jlc3BvbnNlEiwKBnN5bmNlZBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBIABIRCgdzZXNzaW9uGAIgASgJSAASDQoDYWxsGAMgASgISAASLwoJaGVhcnRiZWF0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEgAQgcKBWZyYW1lMtwHCg1BY2Nlc3NTZXJ2aWNlEvoBCg1WZXJpZnlSZXF1ZXN0EikucG9wcHlmaWVsZC5hZG1pbi52MS5WZXJpZnlSZXF1ZXN0UmVxdWVzdBoqLnBvcHB5ZmllbGQuYWRtaW4udjEuVmVyaWZ5UmVxdWVzdFJlc3BvbnNlIpEBurkYXAoNYWNjZXNzLnZlcmlmeRABKAEyGy92MS9jb21wYW5pZXMvKi9mb3J3YXJkQXV0aDIqL2Vudm95LnNlcnZpY2UuYXV0aC52My5BdXRob3JpemF0aW9uL0NoZWNrgtPkkwIrOgEqIiYvdjEve3BhcmVudD1jb21wYW5pZXMvKn06dmVyaWZ5UmVxdWVzdBLUAQoPSW50cm9zcGVjdFRva2VuEisucG9wcHlmaWVsZC5hZG1pbi52MS5JbnRyb3NwZWN0VG9rZW5SZXF1ZXN0GiwucG9wcHlmaWVsZC5hZG1pbi52MS5JbnRyb3NwZWN0VG9rZW5SZXNwb25zZSJmurkYLwoNYWNjZXNzLnZlcmlmeRABKAEyGi92MS9jb21wYW5pZXMvKi9pbnRyb3NwZWN0gtPkkwItOgEqIigvdjEve3BhcmVudD1jb21wYW5pZXMvKn06aW50cm9zcGVjdFRva2VuEsgBChNDaGVja0Jyb3dzZXJTZXNzaW9uEi8ucG9wcHlmaWVsZC5hZG1pbi52MS5DaGVja0Jyb3dzZXJTZXNzaW9uUmVxdWVzdBowLnBvcHB5ZmllbGQuYWRtaW4udjEuQ2hlY2tCcm93c2VyU2Vzc2lvblJlc3BvbnNlIk66uRgTCg1hY2Nlc3MudmVyaWZ5EAEoAYLT5JMCMToBKiIsL3YxL3twYXJlbnQ9Y29tcGFuaWVzLyp9OmNoZWNrQnJvd3NlclNlc3Npb24SoQEKDkdldEFjY2Vzc1RhYmxlEioucG9wcHlmaWVsZC5hZG1pbi52MS5HZXRBY2Nlc3NUYWJsZVJlcXVlc3QaIC5wb3BweWZpZWxkLmFkbWluLnYxLkFjY2Vzc1RhYmxlIkG6uRgTCg1hY2Nlc3MudmVyaWZ5EAEoAYLT5JMCJBIiL3YxL3tuYW1lPWNvbXBhbmllcy8qL2FjY2Vzc1RhYmxlfRKHAQoNV2F0Y2hTZXNzaW9ucxIpLnBvcHB5ZmllbGQuYWRtaW4udjEuV2F0Y2hTZXNzaW9uc1JlcXVlc3QaKi5wb3BweWZpZWxkLmFkbWluLnYxLldhdGNoU2Vzc2lvbnNSZXNwb25zZSIdurkYGQoNYWNjZXNzLnZlcmlmeRABIgZwYXJlbnQwAUJLWklnaXRodWIuY29tL3BvcHB5ZmllbGQvcG9wcHlmaWVsZC9wcm90by9nZW4vZ28vcG9wcHlmaWVsZC9hZG1pbi92MTthZG1pbnYxYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_duration, file_google_protobuf_timestamp, file_poppyfield_admin_v1_company, file_poppyfield_admin_v1_rule]);
 
 /**
  * A header field; a name may be there more than once.
@@ -275,9 +275,16 @@ export type IntrospectTokenResponse = Message<"poppyfield.admin.v1.IntrospectTok
   issueTime?: Timestamp | undefined;
 
   /**
+   * The Company's issuer, which issued it.
+   *
+   * @generated from field: string issuer = 7;
+   */
+  issuer: string;
+
+  /**
    * For how long the answer may be kept by whoever watches Sessions and is told of no change.
    *
-   * @generated from field: google.protobuf.Duration keep_for = 7;
+   * @generated from field: google.protobuf.Duration keep_for = 8;
    */
   keepFor?: Duration | undefined;
 };
@@ -288,6 +295,79 @@ export type IntrospectTokenResponse = Message<"poppyfield.admin.v1.IntrospectTok
  */
 export const IntrospectTokenResponseSchema: GenMessage<IntrospectTokenResponse> = /*@__PURE__*/
   messageDesc(file_poppyfield_admin_v1_access, 5);
+
+/**
+ * A visit to the website.
+ *
+ * @generated from message poppyfield.admin.v1.CheckBrowserSessionRequest
+ */
+export type CheckBrowserSessionRequest = Message<"poppyfield.admin.v1.CheckBrowserSessionRequest"> & {
+  /**
+   * @generated from field: string parent = 1;
+   */
+  parent: string;
+
+  /**
+   * @generated from oneof poppyfield.admin.v1.CheckBrowserSessionRequest.visitor
+   */
+  visitor: {
+    /**
+     * Value of the Session's cookie.
+     *
+     * @generated from field: string cookie = 2;
+     */
+    value: string;
+    case: "cookie";
+  } | {
+    /**
+     * The Cookie header field as it came: the Session's cookie is found by its name.
+     *
+     * @generated from field: string cookie_header = 3;
+     */
+    value: string;
+    case: "cookieHeader";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message poppyfield.admin.v1.CheckBrowserSessionRequest.
+ * Use `create(CheckBrowserSessionRequestSchema)` to create a new message.
+ */
+export const CheckBrowserSessionRequestSchema: GenMessage<CheckBrowserSessionRequest> = /*@__PURE__*/
+  messageDesc(file_poppyfield_admin_v1_access, 6);
+
+/**
+ * Whose visit it is. Where found is false there is no session.
+ *
+ * @generated from message poppyfield.admin.v1.CheckBrowserSessionResponse
+ */
+export type CheckBrowserSessionResponse = Message<"poppyfield.admin.v1.CheckBrowserSessionResponse"> & {
+  /**
+   * @generated from field: bool found = 1;
+   */
+  found: boolean;
+
+  /**
+   * The Session as it is now; its scopes are what the website may do for the agent.
+   *
+   * @generated from field: poppyfield.admin.v1.AgentSession session = 2;
+   */
+  session?: AgentSession | undefined;
+
+  /**
+   * For how many seconds the requests of one page may share this answer; a page that is asked for anew asks again.
+   *
+   * @generated from field: int32 cache_seconds = 3;
+   */
+  cacheSeconds: number;
+};
+
+/**
+ * Describes the message poppyfield.admin.v1.CheckBrowserSessionResponse.
+ * Use `create(CheckBrowserSessionResponseSchema)` to create a new message.
+ */
+export const CheckBrowserSessionResponseSchema: GenMessage<CheckBrowserSessionResponse> = /*@__PURE__*/
+  messageDesc(file_poppyfield_admin_v1_access, 7);
 
 /**
  * Names a Company's access table.
@@ -306,7 +386,7 @@ export type GetAccessTableRequest = Message<"poppyfield.admin.v1.GetAccessTableR
  * Use `create(GetAccessTableRequestSchema)` to create a new message.
  */
 export const GetAccessTableRequestSchema: GenMessage<GetAccessTableRequest> = /*@__PURE__*/
-  messageDesc(file_poppyfield_admin_v1_access, 6);
+  messageDesc(file_poppyfield_admin_v1_access, 8);
 
 /**
  * What requests to a Company's APIs are judged by.
@@ -353,7 +433,7 @@ export type AccessTable = Message<"poppyfield.admin.v1.AccessTable"> & {
  * Use `create(AccessTableSchema)` to create a new message.
  */
 export const AccessTableSchema: GenMessage<AccessTable> = /*@__PURE__*/
-  messageDesc(file_poppyfield_admin_v1_access, 7);
+  messageDesc(file_poppyfield_admin_v1_access, 9);
 
 /**
  * An entry of apis, as requests to it are judged.
@@ -389,6 +469,13 @@ export type AccessTableApi = Message<"poppyfield.admin.v1.AccessTableApi"> & {
    * @generated from field: repeated poppyfield.admin.v1.AccessRule rules = 5;
    */
   rules: AccessRule[];
+
+  /**
+   * Where an MCP server's protected resource metadata is (RFC 9728), which its challenges name.
+   *
+   * @generated from field: string resource_metadata = 6;
+   */
+  resourceMetadata: string;
 };
 
 /**
@@ -396,7 +483,7 @@ export type AccessTableApi = Message<"poppyfield.admin.v1.AccessTableApi"> & {
  * Use `create(AccessTableApiSchema)` to create a new message.
  */
 export const AccessTableApiSchema: GenMessage<AccessTableApi> = /*@__PURE__*/
-  messageDesc(file_poppyfield_admin_v1_access, 8);
+  messageDesc(file_poppyfield_admin_v1_access, 10);
 
 /**
  * Opens a watch.
@@ -415,7 +502,7 @@ export type WatchSessionsRequest = Message<"poppyfield.admin.v1.WatchSessionsReq
  * Use `create(WatchSessionsRequestSchema)` to create a new message.
  */
 export const WatchSessionsRequestSchema: GenMessage<WatchSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_poppyfield_admin_v1_access, 9);
+  messageDesc(file_poppyfield_admin_v1_access, 11);
 
 /**
  * A frame of a watch; exactly one field is set.
@@ -466,10 +553,10 @@ export type WatchSessionsResponse = Message<"poppyfield.admin.v1.WatchSessionsRe
  * Use `create(WatchSessionsResponseSchema)` to create a new message.
  */
 export const WatchSessionsResponseSchema: GenMessage<WatchSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_poppyfield_admin_v1_access, 10);
+  messageDesc(file_poppyfield_admin_v1_access, 12);
 
 /**
- * What a Company's own APIs and MCP servers ask before they serve a Personal Agent (Poppy 4.3, 6).
+ * What a Company's own APIs, MCP servers and website ask before they serve a Personal Agent (Poppy 4.3, 5, 6).
  *
  * @generated from service poppyfield.admin.v1.AccessService
  */
@@ -494,6 +581,17 @@ export const AccessService: GenService<{
     methodKind: "unary";
     input: typeof IntrospectTokenRequestSchema;
     output: typeof IntrospectTokenResponseSchema;
+  },
+  /**
+   * Says for which Session a browser visits the Company's website (Poppy 5). A cookie that stands for none is an
+   * answer, no error: the visitor is then an ordinary one.
+   *
+   * @generated from rpc poppyfield.admin.v1.AccessService.CheckBrowserSession
+   */
+  checkBrowserSession: {
+    methodKind: "unary";
+    input: typeof CheckBrowserSessionRequestSchema;
+    output: typeof CheckBrowserSessionResponseSchema;
   },
   /**
    * Returns what requests to the Company's APIs are judged by, for whoever judges them without asking for each one.

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file poppyfield/admin/v1/rule.proto.
  */
 export const file_poppyfield_admin_v1_rule: GenFile = /*@__PURE__*/
-  fileDesc("Ch5wb3BweWZpZWxkL2FkbWluL3YxL3J1bGUucHJvdG8SE3BvcHB5ZmllbGQuYWRtaW4udjEihAEKBFJ1bGUSEgoKcGVybWlzc2lvbhgBIAEoCRIvCghhdWRpZW5jZRgCIAEoDjIdLnBvcHB5ZmllbGQuYWRtaW4udjEuQXVkaWVuY2USDwoHbXV0YXRlcxgDIAEoCBIWCg5zdHJlYW1fY29tcGFueRgEIAEoCRIOCgZjaGVja3MYBSABKAgqZAoIQXVkaWVuY2USGAoUQVVESUVOQ0VfVU5TUEVDSUZJRUQQABIUChBBVURJRU5DRV9DT01QQU5ZEAESFQoRQVVESUVOQ0VfT1BFUkFUT1IQAhIRCg1BVURJRU5DRV9TRUxGEAM6TwoEcnVsZRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGJeHAyABKAsyGS5wb3BweWZpZWxkLmFkbWluLnYxLlJ1bGVSBHJ1bGVCkwJaSWdpdGh1Yi5jb20vcG9wcHlmaWVsZC9wb3BweWZpZWxkL3Byb3RvL2dlbi9nby9wb3BweWZpZWxkL2FkbWluL3YxO2FkbWludjGSQcQBEogBChRQb3BweWZpZWxkIGFkbWluIEFQSRJsQ29tcGFuaWVzLCB0aGVpciBkb21haW5zLCBiYWNrZW5kcywgYWdlbnRzLCBTZXNzaW9ucyBhbmQgY29udmVyc2F0aW9ucy4gRXJyb3JzIGFyZSBhcHBsaWNhdGlvbi9wcm9ibGVtK2pzb24uMgJ2MVosCioKA2tleRIjCAISDkJlYXJlciBwZmtf4oCmGg1BdXRob3JpemF0aW9uIAJiCQoHCgNrZXkSAGIGcHJvdG8z", [file_google_protobuf_descriptor, file_protoc_gen_openapiv2_options_annotations]);
+  fileDesc("Ch5wb3BweWZpZWxkL2FkbWluL3YxL3J1bGUucHJvdG8SE3BvcHB5ZmllbGQuYWRtaW4udjEikgEKBFJ1bGUSEgoKcGVybWlzc2lvbhgBIAEoCRIvCghhdWRpZW5jZRgCIAEoDjIdLnBvcHB5ZmllbGQuYWRtaW4udjEuQXVkaWVuY2USDwoHbXV0YXRlcxgDIAEoCBIWCg5zdHJlYW1fY29tcGFueRgEIAEoCRIOCgZjaGVja3MYBSABKAgSDAoEYWxzbxgGIAMoCSpkCghBdWRpZW5jZRIYChRBVURJRU5DRV9VTlNQRUNJRklFRBAAEhQKEEFVRElFTkNFX0NPTVBBTlkQARIVChFBVURJRU5DRV9PUEVSQVRPUhACEhEKDUFVRElFTkNFX1NFTEYQAzpPCgRydWxlEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYl4cDIAEoCzIZLnBvcHB5ZmllbGQuYWRtaW4udjEuUnVsZVIEcnVsZUKTAlpJZ2l0aHViLmNvbS9wb3BweWZpZWxkL3BvcHB5ZmllbGQvcHJvdG8vZ2VuL2dvL3BvcHB5ZmllbGQvYWRtaW4vdjE7YWRtaW52MZJBxAESiAEKFFBvcHB5ZmllbGQgYWRtaW4gQVBJEmxDb21wYW5pZXMsIHRoZWlyIGRvbWFpbnMsIGJhY2tlbmRzLCBhZ2VudHMsIFNlc3Npb25zIGFuZCBjb252ZXJzYXRpb25zLiBFcnJvcnMgYXJlIGFwcGxpY2F0aW9uL3Byb2JsZW0ranNvbi4yAnYxWiwKKgoDa2V5EiMIAhIOQmVhcmVyIHBma1/igKYaDUF1dGhvcml6YXRpb24gAmIJCgcKA2tleRIAYgZwcm90bzM", [file_google_protobuf_descriptor, file_protoc_gen_openapiv2_options_annotations]);
 
 /**
  * Who may call a method and what is recorded of the call. Every method of this package carries one; a method
@@ -56,6 +56,13 @@ export type Rule = Message<"poppyfield.admin.v1.Rule"> & {
    * @generated from field: bool checks = 5;
    */
   checks: boolean;
+
+  /**
+   * Other ways to ask the same, under the same rule: paths with a form of their own, and methods of other gRPC services.
+   *
+   * @generated from field: repeated string also = 6;
+   */
+  also: string[];
 };
 
 /**
