@@ -38,6 +38,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/quota"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessionchange"
@@ -45,6 +46,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
 	"github.com/poppyfield/poppyfield/ent/signinconnection"
+	"github.com/poppyfield/poppyfield/ent/usage"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 
 	stdsql "database/sql"
@@ -101,6 +103,8 @@ type Client struct {
 	PageDesign *PageDesignClient
 	// Presence is the client for interacting with the Presence builders.
 	Presence *PresenceClient
+	// Quota is the client for interacting with the Quota builders.
+	Quota *QuotaClient
 	// RegisteredClient is the client for interacting with the RegisteredClient builders.
 	RegisteredClient *RegisteredClientClient
 	// Session is the client for interacting with the Session builders.
@@ -115,6 +119,8 @@ type Client struct {
 	SignInAttempt *SignInAttemptClient
 	// SignInConnection is the client for interacting with the SignInConnection builders.
 	SignInConnection *SignInConnectionClient
+	// Usage is the client for interacting with the Usage builders.
+	Usage *UsageClient
 	// WebhookSecret is the client for interacting with the WebhookSecret builders.
 	WebhookSecret *WebhookSecretClient
 }
@@ -151,6 +157,7 @@ func (c *Client) init() {
 	c.OperatorKey = NewOperatorKeyClient(c.config)
 	c.PageDesign = NewPageDesignClient(c.config)
 	c.Presence = NewPresenceClient(c.config)
+	c.Quota = NewQuotaClient(c.config)
 	c.RegisteredClient = NewRegisteredClientClient(c.config)
 	c.Session = NewSessionClient(c.config)
 	c.SessionChange = NewSessionChangeClient(c.config)
@@ -158,6 +165,7 @@ func (c *Client) init() {
 	c.SignIn = NewSignInClient(c.config)
 	c.SignInAttempt = NewSignInAttemptClient(c.config)
 	c.SignInConnection = NewSignInConnectionClient(c.config)
+	c.Usage = NewUsageClient(c.config)
 	c.WebhookSecret = NewWebhookSecretClient(c.config)
 }
 
@@ -274,6 +282,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		OperatorKey:         NewOperatorKeyClient(cfg),
 		PageDesign:          NewPageDesignClient(cfg),
 		Presence:            NewPresenceClient(cfg),
+		Quota:               NewQuotaClient(cfg),
 		RegisteredClient:    NewRegisteredClientClient(cfg),
 		Session:             NewSessionClient(cfg),
 		SessionChange:       NewSessionChangeClient(cfg),
@@ -281,6 +290,7 @@ func (c *Client) Tx(ctx context.Context) (*Tx, error) {
 		SignIn:              NewSignInClient(cfg),
 		SignInAttempt:       NewSignInAttemptClient(cfg),
 		SignInConnection:    NewSignInConnectionClient(cfg),
+		Usage:               NewUsageClient(cfg),
 		WebhookSecret:       NewWebhookSecretClient(cfg),
 	}, nil
 }
@@ -324,6 +334,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		OperatorKey:         NewOperatorKeyClient(cfg),
 		PageDesign:          NewPageDesignClient(cfg),
 		Presence:            NewPresenceClient(cfg),
+		Quota:               NewQuotaClient(cfg),
 		RegisteredClient:    NewRegisteredClientClient(cfg),
 		Session:             NewSessionClient(cfg),
 		SessionChange:       NewSessionChangeClient(cfg),
@@ -331,6 +342,7 @@ func (c *Client) BeginTx(ctx context.Context, opts *sql.TxOptions) (*Tx, error) 
 		SignIn:              NewSignInClient(cfg),
 		SignInAttempt:       NewSignInAttemptClient(cfg),
 		SignInConnection:    NewSignInConnectionClient(cfg),
+		Usage:               NewUsageClient(cfg),
 		WebhookSecret:       NewWebhookSecretClient(cfg),
 	}, nil
 }
@@ -365,8 +377,9 @@ func (c *Client) Use(hooks ...Hook) {
 		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
 		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
 		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
-		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionChange,
-		c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
+		c.PageDesign, c.Presence, c.Quota, c.RegisteredClient, c.Session,
+		c.SessionChange, c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection,
+		c.Usage, c.WebhookSecret,
 	} {
 		n.Use(hooks...)
 	}
@@ -380,8 +393,9 @@ func (c *Client) Intercept(interceptors ...Interceptor) {
 		c.Attempt, c.AuthorizationCode, c.BrowserCookie, c.Company, c.CompanyEvent,
 		c.Conversation, c.Delivery, c.DeviceAuthorization, c.Domain, c.Endpoint,
 		c.EndpointDelivery, c.Event, c.Grant, c.InboxSettings, c.Note, c.OperatorKey,
-		c.PageDesign, c.Presence, c.RegisteredClient, c.Session, c.SessionChange,
-		c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection, c.WebhookSecret,
+		c.PageDesign, c.Presence, c.Quota, c.RegisteredClient, c.Session,
+		c.SessionChange, c.SessionToken, c.SignIn, c.SignInAttempt, c.SignInConnection,
+		c.Usage, c.WebhookSecret,
 	} {
 		n.Intercept(interceptors...)
 	}
@@ -436,6 +450,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.PageDesign.mutate(ctx, m)
 	case *PresenceMutation:
 		return c.Presence.mutate(ctx, m)
+	case *QuotaMutation:
+		return c.Quota.mutate(ctx, m)
 	case *RegisteredClientMutation:
 		return c.RegisteredClient.mutate(ctx, m)
 	case *SessionMutation:
@@ -450,6 +466,8 @@ func (c *Client) Mutate(ctx context.Context, m Mutation) (Value, error) {
 		return c.SignInAttempt.mutate(ctx, m)
 	case *SignInConnectionMutation:
 		return c.SignInConnection.mutate(ctx, m)
+	case *UsageMutation:
+		return c.Usage.mutate(ctx, m)
 	case *WebhookSecretMutation:
 		return c.WebhookSecret.mutate(ctx, m)
 	default:
@@ -3516,6 +3534,139 @@ func (c *PresenceClient) mutate(ctx context.Context, m *PresenceMutation) (Value
 	}
 }
 
+// QuotaClient is a client for the Quota schema.
+type QuotaClient struct {
+	config
+}
+
+// NewQuotaClient returns a client for the Quota from the given config.
+func NewQuotaClient(c config) *QuotaClient {
+	return &QuotaClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `quota.Hooks(f(g(h())))`.
+func (c *QuotaClient) Use(hooks ...Hook) {
+	c.hooks.Quota = append(c.hooks.Quota, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `quota.Intercept(f(g(h())))`.
+func (c *QuotaClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Quota = append(c.inters.Quota, interceptors...)
+}
+
+// Create returns a builder for creating a Quota entity.
+func (c *QuotaClient) Create() *QuotaCreate {
+	mutation := newQuotaMutation(c.config, OpCreate)
+	return &QuotaCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Quota entities.
+func (c *QuotaClient) CreateBulk(builders ...*QuotaCreate) *QuotaCreateBulk {
+	return &QuotaCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *QuotaClient) MapCreateBulk(slice any, setFunc func(*QuotaCreate, int)) *QuotaCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &QuotaCreateBulk{err: fmt.Errorf("calling to QuotaClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*QuotaCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &QuotaCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Quota.
+func (c *QuotaClient) Update() *QuotaUpdate {
+	mutation := newQuotaMutation(c.config, OpUpdate)
+	return &QuotaUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *QuotaClient) UpdateOne(_m *Quota) *QuotaUpdateOne {
+	mutation := newQuotaMutation(c.config, OpUpdateOne, withQuota(_m))
+	return &QuotaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *QuotaClient) UpdateOneID(id string) *QuotaUpdateOne {
+	mutation := newQuotaMutation(c.config, OpUpdateOne, withQuotaID(id))
+	return &QuotaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Quota.
+func (c *QuotaClient) Delete() *QuotaDelete {
+	mutation := newQuotaMutation(c.config, OpDelete)
+	return &QuotaDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *QuotaClient) DeleteOne(_m *Quota) *QuotaDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *QuotaClient) DeleteOneID(id string) *QuotaDeleteOne {
+	builder := c.Delete().Where(quota.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &QuotaDeleteOne{builder}
+}
+
+// Query returns a query builder for Quota.
+func (c *QuotaClient) Query() *QuotaQuery {
+	return &QuotaQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeQuota},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Quota entity by its id.
+func (c *QuotaClient) Get(ctx context.Context, id string) (*Quota, error) {
+	return c.Query().Where(quota.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *QuotaClient) GetX(ctx context.Context, id string) *Quota {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *QuotaClient) Hooks() []Hook {
+	return c.hooks.Quota
+}
+
+// Interceptors returns the client interceptors.
+func (c *QuotaClient) Interceptors() []Interceptor {
+	return c.inters.Quota
+}
+
+func (c *QuotaClient) mutate(ctx context.Context, m *QuotaMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&QuotaCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&QuotaUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&QuotaUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&QuotaDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Quota mutation op: %q", m.Op())
+	}
+}
+
 // RegisteredClientClient is a client for the RegisteredClient schema.
 type RegisteredClientClient struct {
 	config
@@ -4447,6 +4598,139 @@ func (c *SignInConnectionClient) mutate(ctx context.Context, m *SignInConnection
 	}
 }
 
+// UsageClient is a client for the Usage schema.
+type UsageClient struct {
+	config
+}
+
+// NewUsageClient returns a client for the Usage from the given config.
+func NewUsageClient(c config) *UsageClient {
+	return &UsageClient{config: c}
+}
+
+// Use adds a list of mutation hooks to the hooks stack.
+// A call to `Use(f, g, h)` equals to `usage.Hooks(f(g(h())))`.
+func (c *UsageClient) Use(hooks ...Hook) {
+	c.hooks.Usage = append(c.hooks.Usage, hooks...)
+}
+
+// Intercept adds a list of query interceptors to the interceptors stack.
+// A call to `Intercept(f, g, h)` equals to `usage.Intercept(f(g(h())))`.
+func (c *UsageClient) Intercept(interceptors ...Interceptor) {
+	c.inters.Usage = append(c.inters.Usage, interceptors...)
+}
+
+// Create returns a builder for creating a Usage entity.
+func (c *UsageClient) Create() *UsageCreate {
+	mutation := newUsageMutation(c.config, OpCreate)
+	return &UsageCreate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// CreateBulk returns a builder for creating a bulk of Usage entities.
+func (c *UsageClient) CreateBulk(builders ...*UsageCreate) *UsageCreateBulk {
+	return &UsageCreateBulk{config: c.config, builders: builders}
+}
+
+// MapCreateBulk creates a bulk creation builder from the given slice. For each item in the slice, the function creates
+// a builder and applies setFunc on it.
+func (c *UsageClient) MapCreateBulk(slice any, setFunc func(*UsageCreate, int)) *UsageCreateBulk {
+	rv := reflect.ValueOf(slice)
+	if rv.Kind() != reflect.Slice {
+		return &UsageCreateBulk{err: fmt.Errorf("calling to UsageClient.MapCreateBulk with wrong type %T, need slice", slice)}
+	}
+	builders := make([]*UsageCreate, rv.Len())
+	for i := 0; i < rv.Len(); i++ {
+		builders[i] = c.Create()
+		setFunc(builders[i], i)
+	}
+	return &UsageCreateBulk{config: c.config, builders: builders}
+}
+
+// Update returns an update builder for Usage.
+func (c *UsageClient) Update() *UsageUpdate {
+	mutation := newUsageMutation(c.config, OpUpdate)
+	return &UsageUpdate{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOne returns an update builder for the given entity.
+func (c *UsageClient) UpdateOne(_m *Usage) *UsageUpdateOne {
+	mutation := newUsageMutation(c.config, OpUpdateOne, withUsage(_m))
+	return &UsageUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// UpdateOneID returns an update builder for the given id.
+func (c *UsageClient) UpdateOneID(id string) *UsageUpdateOne {
+	mutation := newUsageMutation(c.config, OpUpdateOne, withUsageID(id))
+	return &UsageUpdateOne{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// Delete returns a delete builder for Usage.
+func (c *UsageClient) Delete() *UsageDelete {
+	mutation := newUsageMutation(c.config, OpDelete)
+	return &UsageDelete{config: c.config, hooks: c.Hooks(), mutation: mutation}
+}
+
+// DeleteOne returns a builder for deleting the given entity.
+func (c *UsageClient) DeleteOne(_m *Usage) *UsageDeleteOne {
+	return c.DeleteOneID(_m.ID)
+}
+
+// DeleteOneID returns a builder for deleting the given entity by its id.
+func (c *UsageClient) DeleteOneID(id string) *UsageDeleteOne {
+	builder := c.Delete().Where(usage.ID(id))
+	builder.mutation.id = &id
+	builder.mutation.op = OpDeleteOne
+	return &UsageDeleteOne{builder}
+}
+
+// Query returns a query builder for Usage.
+func (c *UsageClient) Query() *UsageQuery {
+	return &UsageQuery{
+		config: c.config,
+		ctx:    &QueryContext{Type: TypeUsage},
+		inters: c.Interceptors(),
+	}
+}
+
+// Get returns a Usage entity by its id.
+func (c *UsageClient) Get(ctx context.Context, id string) (*Usage, error) {
+	return c.Query().Where(usage.ID(id)).Only(ctx)
+}
+
+// GetX is like Get, but panics if an error occurs.
+func (c *UsageClient) GetX(ctx context.Context, id string) *Usage {
+	obj, err := c.Get(ctx, id)
+	if err != nil {
+		panic(err)
+	}
+	return obj
+}
+
+// Hooks returns the client hooks.
+func (c *UsageClient) Hooks() []Hook {
+	return c.hooks.Usage
+}
+
+// Interceptors returns the client interceptors.
+func (c *UsageClient) Interceptors() []Interceptor {
+	return c.inters.Usage
+}
+
+func (c *UsageClient) mutate(ctx context.Context, m *UsageMutation) (Value, error) {
+	switch m.Op() {
+	case OpCreate:
+		return (&UsageCreate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdate:
+		return (&UsageUpdate{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpUpdateOne:
+		return (&UsageUpdateOne{config: c.config, hooks: c.Hooks(), mutation: m}).Save(ctx)
+	case OpDelete, OpDeleteOne:
+		return (&UsageDelete{config: c.config, hooks: c.Hooks(), mutation: m}).Exec(ctx)
+	default:
+		return nil, fmt.Errorf("ent: unknown Usage mutation op: %q", m.Op())
+	}
+}
+
 // WebhookSecretClient is a client for the WebhookSecret schema.
 type WebhookSecretClient struct {
 	config
@@ -4586,17 +4870,17 @@ type (
 		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
 		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
 		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
-		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence,
+		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence, Quota,
 		RegisteredClient, Session, SessionChange, SessionToken, SignIn, SignInAttempt,
-		SignInConnection, WebhookSecret []ent.Hook
+		SignInConnection, Usage, WebhookSecret []ent.Hook
 	}
 	inters struct {
 		AccountToken, Admission, AdmissionRule, AnsweredRequest, ApiKey, Attempt,
 		AuthorizationCode, BrowserCookie, Company, CompanyEvent, Conversation,
 		Delivery, DeviceAuthorization, Domain, Endpoint, EndpointDelivery, Event,
-		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence,
+		Grant, InboxSettings, Note, OperatorKey, PageDesign, Presence, Quota,
 		RegisteredClient, Session, SessionChange, SessionToken, SignIn, SignInAttempt,
-		SignInConnection, WebhookSecret []ent.Interceptor
+		SignInConnection, Usage, WebhookSecret []ent.Interceptor
 	}
 )
 

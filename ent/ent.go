@@ -35,6 +35,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/quota"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessionchange"
@@ -42,6 +43,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
 	"github.com/poppyfield/poppyfield/ent/signinconnection"
+	"github.com/poppyfield/poppyfield/ent/usage"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -126,6 +128,7 @@ func checkColumn(t, c string) error {
 			operatorkey.Table:         operatorkey.ValidColumn,
 			pagedesign.Table:          pagedesign.ValidColumn,
 			presence.Table:            presence.ValidColumn,
+			quota.Table:               quota.ValidColumn,
 			registeredclient.Table:    registeredclient.ValidColumn,
 			session.Table:             session.ValidColumn,
 			sessionchange.Table:       sessionchange.ValidColumn,
@@ -133,6 +136,7 @@ func checkColumn(t, c string) error {
 			signin.Table:              signin.ValidColumn,
 			signinattempt.Table:       signinattempt.ValidColumn,
 			signinconnection.Table:    signinconnection.ValidColumn,
+			usage.Table:               usage.ValidColumn,
 			webhooksecret.Table:       webhooksecret.ValidColumn,
 		})
 	})

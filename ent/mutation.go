@@ -37,6 +37,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/quota"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessionchange"
@@ -44,6 +45,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
 	"github.com/poppyfield/poppyfield/ent/signinconnection"
+	"github.com/poppyfield/poppyfield/ent/usage"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -79,6 +81,7 @@ const (
 	TypeOperatorKey         = "OperatorKey"
 	TypePageDesign          = "PageDesign"
 	TypePresence            = "Presence"
+	TypeQuota               = "Quota"
 	TypeRegisteredClient    = "RegisteredClient"
 	TypeSession             = "Session"
 	TypeSessionChange       = "SessionChange"
@@ -86,6 +89,7 @@ const (
 	TypeSignIn              = "SignIn"
 	TypeSignInAttempt       = "SignInAttempt"
 	TypeSignInConnection    = "SignInConnection"
+	TypeUsage               = "Usage"
 	TypeWebhookSecret       = "WebhookSecret"
 )
 
@@ -21437,6 +21441,884 @@ func (m *PresenceMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown Presence edge %s", name)
 }
 
+// QuotaMutation represents an operation that mutates the Quota nodes in the graph.
+type QuotaMutation struct {
+	config
+	op               Op
+	typ              string
+	id               *string
+	company_id       *string
+	created_at       *time.Time
+	updated_at       *time.Time
+	version          *int64
+	addversion       *int64
+	sessions         *int64
+	addsessions      *int64
+	messages         *int64
+	addmessages      *int64
+	deliveries       *int64
+	adddeliveries    *int64
+	verifications    *int64
+	addverifications *int64
+	clearedFields    map[string]struct{}
+	done             bool
+	oldValue         func(context.Context) (*Quota, error)
+	predicates       []predicate.Quota
+}
+
+var _ ent.Mutation = (*QuotaMutation)(nil)
+
+// quotaOption allows management of the mutation configuration using functional options.
+type quotaOption func(*QuotaMutation)
+
+// newQuotaMutation creates new mutation for the Quota entity.
+func newQuotaMutation(c config, op Op, opts ...quotaOption) *QuotaMutation {
+	m := &QuotaMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeQuota,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withQuotaID sets the ID field of the mutation.
+func withQuotaID(id string) quotaOption {
+	return func(m *QuotaMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Quota
+		)
+		m.oldValue = func(ctx context.Context) (*Quota, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Quota.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withQuota sets the old Quota of the mutation.
+func withQuota(node *Quota) quotaOption {
+	return func(m *QuotaMutation) {
+		m.oldValue = func(context.Context) (*Quota, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m QuotaMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m QuotaMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Quota entities.
+func (m *QuotaMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *QuotaMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *QuotaMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Quota.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *QuotaMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *QuotaMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *QuotaMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetCreatedAt sets the "created_at" field.
+func (m *QuotaMutation) SetCreatedAt(t time.Time) {
+	m.created_at = &t
+}
+
+// CreatedAt returns the value of the "created_at" field in the mutation.
+func (m *QuotaMutation) CreatedAt() (r time.Time, exists bool) {
+	v := m.created_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCreatedAt returns the old "created_at" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldCreatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCreatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCreatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCreatedAt: %w", err)
+	}
+	return oldValue.CreatedAt, nil
+}
+
+// ResetCreatedAt resets all changes to the "created_at" field.
+func (m *QuotaMutation) ResetCreatedAt() {
+	m.created_at = nil
+}
+
+// SetUpdatedAt sets the "updated_at" field.
+func (m *QuotaMutation) SetUpdatedAt(t time.Time) {
+	m.updated_at = &t
+}
+
+// UpdatedAt returns the value of the "updated_at" field in the mutation.
+func (m *QuotaMutation) UpdatedAt() (r time.Time, exists bool) {
+	v := m.updated_at
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldUpdatedAt returns the old "updated_at" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldUpdatedAt(ctx context.Context) (v time.Time, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldUpdatedAt is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldUpdatedAt requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldUpdatedAt: %w", err)
+	}
+	return oldValue.UpdatedAt, nil
+}
+
+// ResetUpdatedAt resets all changes to the "updated_at" field.
+func (m *QuotaMutation) ResetUpdatedAt() {
+	m.updated_at = nil
+}
+
+// SetVersion sets the "version" field.
+func (m *QuotaMutation) SetVersion(i int64) {
+	m.version = &i
+	m.addversion = nil
+}
+
+// Version returns the value of the "version" field in the mutation.
+func (m *QuotaMutation) Version() (r int64, exists bool) {
+	v := m.version
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVersion returns the old "version" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldVersion(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVersion is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVersion requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVersion: %w", err)
+	}
+	return oldValue.Version, nil
+}
+
+// AddVersion adds i to the "version" field.
+func (m *QuotaMutation) AddVersion(i int64) {
+	if m.addversion != nil {
+		*m.addversion += i
+	} else {
+		m.addversion = &i
+	}
+}
+
+// AddedVersion returns the value that was added to the "version" field in this mutation.
+func (m *QuotaMutation) AddedVersion() (r int64, exists bool) {
+	v := m.addversion
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVersion resets all changes to the "version" field.
+func (m *QuotaMutation) ResetVersion() {
+	m.version = nil
+	m.addversion = nil
+}
+
+// SetSessions sets the "sessions" field.
+func (m *QuotaMutation) SetSessions(i int64) {
+	m.sessions = &i
+	m.addsessions = nil
+}
+
+// Sessions returns the value of the "sessions" field in the mutation.
+func (m *QuotaMutation) Sessions() (r int64, exists bool) {
+	v := m.sessions
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldSessions returns the old "sessions" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldSessions(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldSessions is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldSessions requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldSessions: %w", err)
+	}
+	return oldValue.Sessions, nil
+}
+
+// AddSessions adds i to the "sessions" field.
+func (m *QuotaMutation) AddSessions(i int64) {
+	if m.addsessions != nil {
+		*m.addsessions += i
+	} else {
+		m.addsessions = &i
+	}
+}
+
+// AddedSessions returns the value that was added to the "sessions" field in this mutation.
+func (m *QuotaMutation) AddedSessions() (r int64, exists bool) {
+	v := m.addsessions
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetSessions resets all changes to the "sessions" field.
+func (m *QuotaMutation) ResetSessions() {
+	m.sessions = nil
+	m.addsessions = nil
+}
+
+// SetMessages sets the "messages" field.
+func (m *QuotaMutation) SetMessages(i int64) {
+	m.messages = &i
+	m.addmessages = nil
+}
+
+// Messages returns the value of the "messages" field in the mutation.
+func (m *QuotaMutation) Messages() (r int64, exists bool) {
+	v := m.messages
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldMessages returns the old "messages" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldMessages(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldMessages is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldMessages requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldMessages: %w", err)
+	}
+	return oldValue.Messages, nil
+}
+
+// AddMessages adds i to the "messages" field.
+func (m *QuotaMutation) AddMessages(i int64) {
+	if m.addmessages != nil {
+		*m.addmessages += i
+	} else {
+		m.addmessages = &i
+	}
+}
+
+// AddedMessages returns the value that was added to the "messages" field in this mutation.
+func (m *QuotaMutation) AddedMessages() (r int64, exists bool) {
+	v := m.addmessages
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetMessages resets all changes to the "messages" field.
+func (m *QuotaMutation) ResetMessages() {
+	m.messages = nil
+	m.addmessages = nil
+}
+
+// SetDeliveries sets the "deliveries" field.
+func (m *QuotaMutation) SetDeliveries(i int64) {
+	m.deliveries = &i
+	m.adddeliveries = nil
+}
+
+// Deliveries returns the value of the "deliveries" field in the mutation.
+func (m *QuotaMutation) Deliveries() (r int64, exists bool) {
+	v := m.deliveries
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDeliveries returns the old "deliveries" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldDeliveries(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDeliveries is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDeliveries requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDeliveries: %w", err)
+	}
+	return oldValue.Deliveries, nil
+}
+
+// AddDeliveries adds i to the "deliveries" field.
+func (m *QuotaMutation) AddDeliveries(i int64) {
+	if m.adddeliveries != nil {
+		*m.adddeliveries += i
+	} else {
+		m.adddeliveries = &i
+	}
+}
+
+// AddedDeliveries returns the value that was added to the "deliveries" field in this mutation.
+func (m *QuotaMutation) AddedDeliveries() (r int64, exists bool) {
+	v := m.adddeliveries
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetDeliveries resets all changes to the "deliveries" field.
+func (m *QuotaMutation) ResetDeliveries() {
+	m.deliveries = nil
+	m.adddeliveries = nil
+}
+
+// SetVerifications sets the "verifications" field.
+func (m *QuotaMutation) SetVerifications(i int64) {
+	m.verifications = &i
+	m.addverifications = nil
+}
+
+// Verifications returns the value of the "verifications" field in the mutation.
+func (m *QuotaMutation) Verifications() (r int64, exists bool) {
+	v := m.verifications
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldVerifications returns the old "verifications" field's value of the Quota entity.
+// If the Quota object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *QuotaMutation) OldVerifications(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldVerifications is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldVerifications requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldVerifications: %w", err)
+	}
+	return oldValue.Verifications, nil
+}
+
+// AddVerifications adds i to the "verifications" field.
+func (m *QuotaMutation) AddVerifications(i int64) {
+	if m.addverifications != nil {
+		*m.addverifications += i
+	} else {
+		m.addverifications = &i
+	}
+}
+
+// AddedVerifications returns the value that was added to the "verifications" field in this mutation.
+func (m *QuotaMutation) AddedVerifications() (r int64, exists bool) {
+	v := m.addverifications
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetVerifications resets all changes to the "verifications" field.
+func (m *QuotaMutation) ResetVerifications() {
+	m.verifications = nil
+	m.addverifications = nil
+}
+
+// Where appends a list predicates to the QuotaMutation builder.
+func (m *QuotaMutation) Where(ps ...predicate.Quota) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the QuotaMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *QuotaMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Quota, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *QuotaMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *QuotaMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Quota).
+func (m *QuotaMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *QuotaMutation) Fields() []string {
+	fields := make([]string, 0, 8)
+	if m.company_id != nil {
+		fields = append(fields, quota.FieldCompanyID)
+	}
+	if m.created_at != nil {
+		fields = append(fields, quota.FieldCreatedAt)
+	}
+	if m.updated_at != nil {
+		fields = append(fields, quota.FieldUpdatedAt)
+	}
+	if m.version != nil {
+		fields = append(fields, quota.FieldVersion)
+	}
+	if m.sessions != nil {
+		fields = append(fields, quota.FieldSessions)
+	}
+	if m.messages != nil {
+		fields = append(fields, quota.FieldMessages)
+	}
+	if m.deliveries != nil {
+		fields = append(fields, quota.FieldDeliveries)
+	}
+	if m.verifications != nil {
+		fields = append(fields, quota.FieldVerifications)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *QuotaMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case quota.FieldCompanyID:
+		return m.CompanyID()
+	case quota.FieldCreatedAt:
+		return m.CreatedAt()
+	case quota.FieldUpdatedAt:
+		return m.UpdatedAt()
+	case quota.FieldVersion:
+		return m.Version()
+	case quota.FieldSessions:
+		return m.Sessions()
+	case quota.FieldMessages:
+		return m.Messages()
+	case quota.FieldDeliveries:
+		return m.Deliveries()
+	case quota.FieldVerifications:
+		return m.Verifications()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *QuotaMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case quota.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case quota.FieldCreatedAt:
+		return m.OldCreatedAt(ctx)
+	case quota.FieldUpdatedAt:
+		return m.OldUpdatedAt(ctx)
+	case quota.FieldVersion:
+		return m.OldVersion(ctx)
+	case quota.FieldSessions:
+		return m.OldSessions(ctx)
+	case quota.FieldMessages:
+		return m.OldMessages(ctx)
+	case quota.FieldDeliveries:
+		return m.OldDeliveries(ctx)
+	case quota.FieldVerifications:
+		return m.OldVerifications(ctx)
+	}
+	return nil, fmt.Errorf("unknown Quota field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *QuotaMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case quota.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case quota.FieldCreatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCreatedAt(v)
+		return nil
+	case quota.FieldUpdatedAt:
+		v, ok := value.(time.Time)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetUpdatedAt(v)
+		return nil
+	case quota.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVersion(v)
+		return nil
+	case quota.FieldSessions:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetSessions(v)
+		return nil
+	case quota.FieldMessages:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetMessages(v)
+		return nil
+	case quota.FieldDeliveries:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDeliveries(v)
+		return nil
+	case quota.FieldVerifications:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetVerifications(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Quota field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *QuotaMutation) AddedFields() []string {
+	var fields []string
+	if m.addversion != nil {
+		fields = append(fields, quota.FieldVersion)
+	}
+	if m.addsessions != nil {
+		fields = append(fields, quota.FieldSessions)
+	}
+	if m.addmessages != nil {
+		fields = append(fields, quota.FieldMessages)
+	}
+	if m.adddeliveries != nil {
+		fields = append(fields, quota.FieldDeliveries)
+	}
+	if m.addverifications != nil {
+		fields = append(fields, quota.FieldVerifications)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *QuotaMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case quota.FieldVersion:
+		return m.AddedVersion()
+	case quota.FieldSessions:
+		return m.AddedSessions()
+	case quota.FieldMessages:
+		return m.AddedMessages()
+	case quota.FieldDeliveries:
+		return m.AddedDeliveries()
+	case quota.FieldVerifications:
+		return m.AddedVerifications()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *QuotaMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case quota.FieldVersion:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVersion(v)
+		return nil
+	case quota.FieldSessions:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddSessions(v)
+		return nil
+	case quota.FieldMessages:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddMessages(v)
+		return nil
+	case quota.FieldDeliveries:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddDeliveries(v)
+		return nil
+	case quota.FieldVerifications:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddVerifications(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Quota numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *QuotaMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *QuotaMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *QuotaMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown Quota nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *QuotaMutation) ResetField(name string) error {
+	switch name {
+	case quota.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case quota.FieldCreatedAt:
+		m.ResetCreatedAt()
+		return nil
+	case quota.FieldUpdatedAt:
+		m.ResetUpdatedAt()
+		return nil
+	case quota.FieldVersion:
+		m.ResetVersion()
+		return nil
+	case quota.FieldSessions:
+		m.ResetSessions()
+		return nil
+	case quota.FieldMessages:
+		m.ResetMessages()
+		return nil
+	case quota.FieldDeliveries:
+		m.ResetDeliveries()
+		return nil
+	case quota.FieldVerifications:
+		m.ResetVerifications()
+		return nil
+	}
+	return fmt.Errorf("unknown Quota field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *QuotaMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *QuotaMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *QuotaMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *QuotaMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *QuotaMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *QuotaMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *QuotaMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Quota unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *QuotaMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Quota edge %s", name)
+}
+
 // RegisteredClientMutation represents an operation that mutates the RegisteredClient nodes in the graph.
 type RegisteredClientMutation struct {
 	config
@@ -27082,6 +27964,536 @@ func (m *SignInConnectionMutation) ClearEdge(name string) error {
 // It returns an error if the edge is not defined in the schema.
 func (m *SignInConnectionMutation) ResetEdge(name string) error {
 	return fmt.Errorf("unknown SignInConnection edge %s", name)
+}
+
+// UsageMutation represents an operation that mutates the Usage nodes in the graph.
+type UsageMutation struct {
+	config
+	op            Op
+	typ           string
+	id            *string
+	company_id    *string
+	day           *string
+	kind          *usage.Kind
+	count         *int64
+	addcount      *int64
+	clearedFields map[string]struct{}
+	done          bool
+	oldValue      func(context.Context) (*Usage, error)
+	predicates    []predicate.Usage
+}
+
+var _ ent.Mutation = (*UsageMutation)(nil)
+
+// usageOption allows management of the mutation configuration using functional options.
+type usageOption func(*UsageMutation)
+
+// newUsageMutation creates new mutation for the Usage entity.
+func newUsageMutation(c config, op Op, opts ...usageOption) *UsageMutation {
+	m := &UsageMutation{
+		config:        c,
+		op:            op,
+		typ:           TypeUsage,
+		clearedFields: make(map[string]struct{}),
+	}
+	for _, opt := range opts {
+		opt(m)
+	}
+	return m
+}
+
+// withUsageID sets the ID field of the mutation.
+func withUsageID(id string) usageOption {
+	return func(m *UsageMutation) {
+		var (
+			err   error
+			once  sync.Once
+			value *Usage
+		)
+		m.oldValue = func(ctx context.Context) (*Usage, error) {
+			once.Do(func() {
+				if m.done {
+					err = errors.New("querying old values post mutation is not allowed")
+				} else {
+					value, err = m.Client().Usage.Get(ctx, id)
+				}
+			})
+			return value, err
+		}
+		m.id = &id
+	}
+}
+
+// withUsage sets the old Usage of the mutation.
+func withUsage(node *Usage) usageOption {
+	return func(m *UsageMutation) {
+		m.oldValue = func(context.Context) (*Usage, error) {
+			return node, nil
+		}
+		m.id = &node.ID
+	}
+}
+
+// Client returns a new `ent.Client` from the mutation. If the mutation was
+// executed in a transaction (ent.Tx), a transactional client is returned.
+func (m UsageMutation) Client() *Client {
+	client := &Client{config: m.config}
+	client.init()
+	return client
+}
+
+// Tx returns an `ent.Tx` for mutations that were executed in transactions;
+// it returns an error otherwise.
+func (m UsageMutation) Tx() (*Tx, error) {
+	if _, ok := m.driver.(*txDriver); !ok {
+		return nil, errors.New("ent: mutation is not running in a transaction")
+	}
+	tx := &Tx{config: m.config}
+	tx.init()
+	return tx, nil
+}
+
+// SetID sets the value of the id field. Note that this
+// operation is only accepted on creation of Usage entities.
+func (m *UsageMutation) SetID(id string) {
+	m.id = &id
+}
+
+// ID returns the ID value in the mutation. Note that the ID is only available
+// if it was provided to the builder or after it was returned from the database.
+func (m *UsageMutation) ID() (id string, exists bool) {
+	if m.id == nil {
+		return
+	}
+	return *m.id, true
+}
+
+// IDs queries the database and returns the entity ids that match the mutation's predicate.
+// That means, if the mutation is applied within a transaction with an isolation level such
+// as sql.LevelSerializable, the returned ids match the ids of the rows that will be updated
+// or updated by the mutation.
+func (m *UsageMutation) IDs(ctx context.Context) ([]string, error) {
+	switch {
+	case m.op.Is(OpUpdateOne | OpDeleteOne):
+		id, exists := m.ID()
+		if exists {
+			return []string{id}, nil
+		}
+		fallthrough
+	case m.op.Is(OpUpdate | OpDelete):
+		return m.Client().Usage.Query().Where(m.predicates...).IDs(ctx)
+	default:
+		return nil, fmt.Errorf("IDs is not allowed on %s operations", m.op)
+	}
+}
+
+// SetCompanyID sets the "company_id" field.
+func (m *UsageMutation) SetCompanyID(s string) {
+	m.company_id = &s
+}
+
+// CompanyID returns the value of the "company_id" field in the mutation.
+func (m *UsageMutation) CompanyID() (r string, exists bool) {
+	v := m.company_id
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCompanyID returns the old "company_id" field's value of the Usage entity.
+// If the Usage object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UsageMutation) OldCompanyID(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCompanyID is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCompanyID requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCompanyID: %w", err)
+	}
+	return oldValue.CompanyID, nil
+}
+
+// ResetCompanyID resets all changes to the "company_id" field.
+func (m *UsageMutation) ResetCompanyID() {
+	m.company_id = nil
+}
+
+// SetDay sets the "day" field.
+func (m *UsageMutation) SetDay(s string) {
+	m.day = &s
+}
+
+// Day returns the value of the "day" field in the mutation.
+func (m *UsageMutation) Day() (r string, exists bool) {
+	v := m.day
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldDay returns the old "day" field's value of the Usage entity.
+// If the Usage object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UsageMutation) OldDay(ctx context.Context) (v string, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldDay is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldDay requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldDay: %w", err)
+	}
+	return oldValue.Day, nil
+}
+
+// ResetDay resets all changes to the "day" field.
+func (m *UsageMutation) ResetDay() {
+	m.day = nil
+}
+
+// SetKind sets the "kind" field.
+func (m *UsageMutation) SetKind(u usage.Kind) {
+	m.kind = &u
+}
+
+// Kind returns the value of the "kind" field in the mutation.
+func (m *UsageMutation) Kind() (r usage.Kind, exists bool) {
+	v := m.kind
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldKind returns the old "kind" field's value of the Usage entity.
+// If the Usage object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UsageMutation) OldKind(ctx context.Context) (v usage.Kind, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldKind is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldKind requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldKind: %w", err)
+	}
+	return oldValue.Kind, nil
+}
+
+// ResetKind resets all changes to the "kind" field.
+func (m *UsageMutation) ResetKind() {
+	m.kind = nil
+}
+
+// SetCount sets the "count" field.
+func (m *UsageMutation) SetCount(i int64) {
+	m.count = &i
+	m.addcount = nil
+}
+
+// Count returns the value of the "count" field in the mutation.
+func (m *UsageMutation) Count() (r int64, exists bool) {
+	v := m.count
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// OldCount returns the old "count" field's value of the Usage entity.
+// If the Usage object wasn't provided to the builder, the object is fetched from the database.
+// An error is returned if the mutation operation is not UpdateOne, or the database query fails.
+func (m *UsageMutation) OldCount(ctx context.Context) (v int64, err error) {
+	if !m.op.Is(OpUpdateOne) {
+		return v, errors.New("OldCount is only allowed on UpdateOne operations")
+	}
+	if m.id == nil || m.oldValue == nil {
+		return v, errors.New("OldCount requires an ID field in the mutation")
+	}
+	oldValue, err := m.oldValue(ctx)
+	if err != nil {
+		return v, fmt.Errorf("querying old value for OldCount: %w", err)
+	}
+	return oldValue.Count, nil
+}
+
+// AddCount adds i to the "count" field.
+func (m *UsageMutation) AddCount(i int64) {
+	if m.addcount != nil {
+		*m.addcount += i
+	} else {
+		m.addcount = &i
+	}
+}
+
+// AddedCount returns the value that was added to the "count" field in this mutation.
+func (m *UsageMutation) AddedCount() (r int64, exists bool) {
+	v := m.addcount
+	if v == nil {
+		return
+	}
+	return *v, true
+}
+
+// ResetCount resets all changes to the "count" field.
+func (m *UsageMutation) ResetCount() {
+	m.count = nil
+	m.addcount = nil
+}
+
+// Where appends a list predicates to the UsageMutation builder.
+func (m *UsageMutation) Where(ps ...predicate.Usage) {
+	m.predicates = append(m.predicates, ps...)
+}
+
+// WhereP appends storage-level predicates to the UsageMutation builder. Using this method,
+// users can use type-assertion to append predicates that do not depend on any generated package.
+func (m *UsageMutation) WhereP(ps ...func(*sql.Selector)) {
+	p := make([]predicate.Usage, len(ps))
+	for i := range ps {
+		p[i] = ps[i]
+	}
+	m.Where(p...)
+}
+
+// Op returns the operation name.
+func (m *UsageMutation) Op() Op {
+	return m.op
+}
+
+// SetOp allows setting the mutation operation.
+func (m *UsageMutation) SetOp(op Op) {
+	m.op = op
+}
+
+// Type returns the node type of this mutation (Usage).
+func (m *UsageMutation) Type() string {
+	return m.typ
+}
+
+// Fields returns all fields that were changed during this mutation. Note that in
+// order to get all numeric fields that were incremented/decremented, call
+// AddedFields().
+func (m *UsageMutation) Fields() []string {
+	fields := make([]string, 0, 4)
+	if m.company_id != nil {
+		fields = append(fields, usage.FieldCompanyID)
+	}
+	if m.day != nil {
+		fields = append(fields, usage.FieldDay)
+	}
+	if m.kind != nil {
+		fields = append(fields, usage.FieldKind)
+	}
+	if m.count != nil {
+		fields = append(fields, usage.FieldCount)
+	}
+	return fields
+}
+
+// Field returns the value of a field with the given name. The second boolean
+// return value indicates that this field was not set, or was not defined in the
+// schema.
+func (m *UsageMutation) Field(name string) (ent.Value, bool) {
+	switch name {
+	case usage.FieldCompanyID:
+		return m.CompanyID()
+	case usage.FieldDay:
+		return m.Day()
+	case usage.FieldKind:
+		return m.Kind()
+	case usage.FieldCount:
+		return m.Count()
+	}
+	return nil, false
+}
+
+// OldField returns the old value of the field from the database. An error is
+// returned if the mutation operation is not UpdateOne, or the query to the
+// database failed.
+func (m *UsageMutation) OldField(ctx context.Context, name string) (ent.Value, error) {
+	switch name {
+	case usage.FieldCompanyID:
+		return m.OldCompanyID(ctx)
+	case usage.FieldDay:
+		return m.OldDay(ctx)
+	case usage.FieldKind:
+		return m.OldKind(ctx)
+	case usage.FieldCount:
+		return m.OldCount(ctx)
+	}
+	return nil, fmt.Errorf("unknown Usage field %s", name)
+}
+
+// SetField sets the value of a field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *UsageMutation) SetField(name string, value ent.Value) error {
+	switch name {
+	case usage.FieldCompanyID:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCompanyID(v)
+		return nil
+	case usage.FieldDay:
+		v, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetDay(v)
+		return nil
+	case usage.FieldKind:
+		v, ok := value.(usage.Kind)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetKind(v)
+		return nil
+	case usage.FieldCount:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.SetCount(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Usage field %s", name)
+}
+
+// AddedFields returns all numeric fields that were incremented/decremented during
+// this mutation.
+func (m *UsageMutation) AddedFields() []string {
+	var fields []string
+	if m.addcount != nil {
+		fields = append(fields, usage.FieldCount)
+	}
+	return fields
+}
+
+// AddedField returns the numeric value that was incremented/decremented on a field
+// with the given name. The second boolean return value indicates that this field
+// was not set, or was not defined in the schema.
+func (m *UsageMutation) AddedField(name string) (ent.Value, bool) {
+	switch name {
+	case usage.FieldCount:
+		return m.AddedCount()
+	}
+	return nil, false
+}
+
+// AddField adds the value to the field with the given name. It returns an error if
+// the field is not defined in the schema, or if the type mismatched the field
+// type.
+func (m *UsageMutation) AddField(name string, value ent.Value) error {
+	switch name {
+	case usage.FieldCount:
+		v, ok := value.(int64)
+		if !ok {
+			return fmt.Errorf("unexpected type %T for field %s", value, name)
+		}
+		m.AddCount(v)
+		return nil
+	}
+	return fmt.Errorf("unknown Usage numeric field %s", name)
+}
+
+// ClearedFields returns all nullable fields that were cleared during this
+// mutation.
+func (m *UsageMutation) ClearedFields() []string {
+	return nil
+}
+
+// FieldCleared returns a boolean indicating if a field with the given name was
+// cleared in this mutation.
+func (m *UsageMutation) FieldCleared(name string) bool {
+	_, ok := m.clearedFields[name]
+	return ok
+}
+
+// ClearField clears the value of the field with the given name. It returns an
+// error if the field is not defined in the schema.
+func (m *UsageMutation) ClearField(name string) error {
+	return fmt.Errorf("unknown Usage nullable field %s", name)
+}
+
+// ResetField resets all changes in the mutation for the field with the given name.
+// It returns an error if the field is not defined in the schema.
+func (m *UsageMutation) ResetField(name string) error {
+	switch name {
+	case usage.FieldCompanyID:
+		m.ResetCompanyID()
+		return nil
+	case usage.FieldDay:
+		m.ResetDay()
+		return nil
+	case usage.FieldKind:
+		m.ResetKind()
+		return nil
+	case usage.FieldCount:
+		m.ResetCount()
+		return nil
+	}
+	return fmt.Errorf("unknown Usage field %s", name)
+}
+
+// AddedEdges returns all edge names that were set/added in this mutation.
+func (m *UsageMutation) AddedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// AddedIDs returns all IDs (to other nodes) that were added for the given edge
+// name in this mutation.
+func (m *UsageMutation) AddedIDs(name string) []ent.Value {
+	return nil
+}
+
+// RemovedEdges returns all edge names that were removed in this mutation.
+func (m *UsageMutation) RemovedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// RemovedIDs returns all IDs (to other nodes) that were removed for the edge with
+// the given name in this mutation.
+func (m *UsageMutation) RemovedIDs(name string) []ent.Value {
+	return nil
+}
+
+// ClearedEdges returns all edge names that were cleared in this mutation.
+func (m *UsageMutation) ClearedEdges() []string {
+	edges := make([]string, 0, 0)
+	return edges
+}
+
+// EdgeCleared returns a boolean which indicates if the edge with the given name
+// was cleared in this mutation.
+func (m *UsageMutation) EdgeCleared(name string) bool {
+	return false
+}
+
+// ClearEdge clears the value of the edge with the given name. It returns an error
+// if that edge is not defined in the schema.
+func (m *UsageMutation) ClearEdge(name string) error {
+	return fmt.Errorf("unknown Usage unique edge %s", name)
+}
+
+// ResetEdge resets all changes to the edge with the given name in this mutation.
+// It returns an error if the edge is not defined in the schema.
+func (m *UsageMutation) ResetEdge(name string) error {
+	return fmt.Errorf("unknown Usage edge %s", name)
 }
 
 // WebhookSecretMutation represents an operation that mutates the WebhookSecret nodes in the graph.

@@ -28,6 +28,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/operatorkey"
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/quota"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/schema"
 	"github.com/poppyfield/poppyfield/ent/session"
@@ -36,6 +37,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
 	"github.com/poppyfield/poppyfield/ent/signinconnection"
+	"github.com/poppyfield/poppyfield/ent/usage"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -1520,6 +1522,85 @@ func init() {
 			return nil
 		}
 	}()
+	quotaMixin := schema.Quota{}.Mixin()
+	quotaMixinFields0 := quotaMixin[0].Fields()
+	_ = quotaMixinFields0
+	quotaMixinFields1 := quotaMixin[1].Fields()
+	_ = quotaMixinFields1
+	quotaFields := schema.Quota{}.Fields()
+	_ = quotaFields
+	// quotaDescCompanyID is the schema descriptor for company_id field.
+	quotaDescCompanyID := quotaMixinFields0[0].Descriptor()
+	// quota.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	quota.CompanyIDValidator = func() func(string) error {
+		validators := quotaDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// quotaDescCreatedAt is the schema descriptor for created_at field.
+	quotaDescCreatedAt := quotaMixinFields1[0].Descriptor()
+	// quota.DefaultCreatedAt holds the default value on creation for the created_at field.
+	quota.DefaultCreatedAt = quotaDescCreatedAt.Default.(func() time.Time)
+	// quotaDescUpdatedAt is the schema descriptor for updated_at field.
+	quotaDescUpdatedAt := quotaMixinFields1[1].Descriptor()
+	// quota.DefaultUpdatedAt holds the default value on creation for the updated_at field.
+	quota.DefaultUpdatedAt = quotaDescUpdatedAt.Default.(func() time.Time)
+	// quotaDescVersion is the schema descriptor for version field.
+	quotaDescVersion := quotaMixinFields1[2].Descriptor()
+	// quota.DefaultVersion holds the default value on creation for the version field.
+	quota.DefaultVersion = quotaDescVersion.Default.(int64)
+	// quotaDescSessions is the schema descriptor for sessions field.
+	quotaDescSessions := quotaFields[1].Descriptor()
+	// quota.DefaultSessions holds the default value on creation for the sessions field.
+	quota.DefaultSessions = quotaDescSessions.Default.(int64)
+	// quota.SessionsValidator is a validator for the "sessions" field. It is called by the builders before save.
+	quota.SessionsValidator = quotaDescSessions.Validators[0].(func(int64) error)
+	// quotaDescMessages is the schema descriptor for messages field.
+	quotaDescMessages := quotaFields[2].Descriptor()
+	// quota.DefaultMessages holds the default value on creation for the messages field.
+	quota.DefaultMessages = quotaDescMessages.Default.(int64)
+	// quota.MessagesValidator is a validator for the "messages" field. It is called by the builders before save.
+	quota.MessagesValidator = quotaDescMessages.Validators[0].(func(int64) error)
+	// quotaDescDeliveries is the schema descriptor for deliveries field.
+	quotaDescDeliveries := quotaFields[3].Descriptor()
+	// quota.DefaultDeliveries holds the default value on creation for the deliveries field.
+	quota.DefaultDeliveries = quotaDescDeliveries.Default.(int64)
+	// quota.DeliveriesValidator is a validator for the "deliveries" field. It is called by the builders before save.
+	quota.DeliveriesValidator = quotaDescDeliveries.Validators[0].(func(int64) error)
+	// quotaDescVerifications is the schema descriptor for verifications field.
+	quotaDescVerifications := quotaFields[4].Descriptor()
+	// quota.DefaultVerifications holds the default value on creation for the verifications field.
+	quota.DefaultVerifications = quotaDescVerifications.Default.(int64)
+	// quota.VerificationsValidator is a validator for the "verifications" field. It is called by the builders before save.
+	quota.VerificationsValidator = quotaDescVerifications.Validators[0].(func(int64) error)
+	// quotaDescID is the schema descriptor for id field.
+	quotaDescID := quotaFields[0].Descriptor()
+	// quota.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	quota.IDValidator = func() func(string) error {
+		validators := quotaDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
 	registeredclientMixin := schema.RegisteredClient{}.Mixin()
 	registeredclientMixinFields0 := registeredclientMixin[0].Fields()
 	_ = registeredclientMixinFields0
@@ -1938,6 +2019,69 @@ func init() {
 	// signinconnection.IDValidator is a validator for the "id" field. It is called by the builders before save.
 	signinconnection.IDValidator = func() func(string) error {
 		validators := signinconnectionDescID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(id string) error {
+			for _, fn := range fns {
+				if err := fn(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	usageMixin := schema.Usage{}.Mixin()
+	usageMixinFields0 := usageMixin[0].Fields()
+	_ = usageMixinFields0
+	usageFields := schema.Usage{}.Fields()
+	_ = usageFields
+	// usageDescCompanyID is the schema descriptor for company_id field.
+	usageDescCompanyID := usageMixinFields0[0].Descriptor()
+	// usage.CompanyIDValidator is a validator for the "company_id" field. It is called by the builders before save.
+	usage.CompanyIDValidator = func() func(string) error {
+		validators := usageDescCompanyID.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(company_id string) error {
+			for _, fn := range fns {
+				if err := fn(company_id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// usageDescDay is the schema descriptor for day field.
+	usageDescDay := usageFields[1].Descriptor()
+	// usage.DayValidator is a validator for the "day" field. It is called by the builders before save.
+	usage.DayValidator = func() func(string) error {
+		validators := usageDescDay.Validators
+		fns := [...]func(string) error{
+			validators[0].(func(string) error),
+			validators[1].(func(string) error),
+		}
+		return func(day string) error {
+			for _, fn := range fns {
+				if err := fn(day); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}()
+	// usageDescCount is the schema descriptor for count field.
+	usageDescCount := usageFields[3].Descriptor()
+	// usage.CountValidator is a validator for the "count" field. It is called by the builders before save.
+	usage.CountValidator = usageDescCount.Validators[0].(func(int64) error)
+	// usageDescID is the schema descriptor for id field.
+	usageDescID := usageFields[0].Descriptor()
+	// usage.IDValidator is a validator for the "id" field. It is called by the builders before save.
+	usage.IDValidator = func() func(string) error {
+		validators := usageDescID.Validators
 		fns := [...]func(string) error{
 			validators[0].(func(string) error),
 			validators[1].(func(string) error),

@@ -60,6 +60,8 @@ type Tx struct {
 	PageDesign *PageDesignClient
 	// Presence is the client for interacting with the Presence builders.
 	Presence *PresenceClient
+	// Quota is the client for interacting with the Quota builders.
+	Quota *QuotaClient
 	// RegisteredClient is the client for interacting with the RegisteredClient builders.
 	RegisteredClient *RegisteredClientClient
 	// Session is the client for interacting with the Session builders.
@@ -74,6 +76,8 @@ type Tx struct {
 	SignInAttempt *SignInAttemptClient
 	// SignInConnection is the client for interacting with the SignInConnection builders.
 	SignInConnection *SignInConnectionClient
+	// Usage is the client for interacting with the Usage builders.
+	Usage *UsageClient
 	// WebhookSecret is the client for interacting with the WebhookSecret builders.
 	WebhookSecret *WebhookSecretClient
 
@@ -230,6 +234,7 @@ func (tx *Tx) init() {
 	tx.OperatorKey = NewOperatorKeyClient(tx.config)
 	tx.PageDesign = NewPageDesignClient(tx.config)
 	tx.Presence = NewPresenceClient(tx.config)
+	tx.Quota = NewQuotaClient(tx.config)
 	tx.RegisteredClient = NewRegisteredClientClient(tx.config)
 	tx.Session = NewSessionClient(tx.config)
 	tx.SessionChange = NewSessionChangeClient(tx.config)
@@ -237,6 +242,7 @@ func (tx *Tx) init() {
 	tx.SignIn = NewSignInClient(tx.config)
 	tx.SignInAttempt = NewSignInAttemptClient(tx.config)
 	tx.SignInConnection = NewSignInConnectionClient(tx.config)
+	tx.Usage = NewUsageClient(tx.config)
 	tx.WebhookSecret = NewWebhookSecretClient(tx.config)
 }
 

@@ -285,6 +285,18 @@ func (f PresenceFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, er
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.PresenceMutation", m)
 }
 
+// The QuotaFunc type is an adapter to allow the use of ordinary
+// function as Quota mutator.
+type QuotaFunc func(context.Context, *ent.QuotaMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f QuotaFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.QuotaMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.QuotaMutation", m)
+}
+
 // The RegisteredClientFunc type is an adapter to allow the use of ordinary
 // function as RegisteredClient mutator.
 type RegisteredClientFunc func(context.Context, *ent.RegisteredClientMutation) (ent.Value, error)
@@ -367,6 +379,18 @@ func (f SignInConnectionFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.V
 		return f(ctx, mv)
 	}
 	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.SignInConnectionMutation", m)
+}
+
+// The UsageFunc type is an adapter to allow the use of ordinary
+// function as Usage mutator.
+type UsageFunc func(context.Context, *ent.UsageMutation) (ent.Value, error)
+
+// Mutate calls f(ctx, m).
+func (f UsageFunc) Mutate(ctx context.Context, m ent.Mutation) (ent.Value, error) {
+	if mv, ok := m.(*ent.UsageMutation); ok {
+		return f(ctx, mv)
+	}
+	return nil, fmt.Errorf("unexpected mutation type %T. expect *ent.UsageMutation", m)
 }
 
 // The WebhookSecretFunc type is an adapter to allow the use of ordinary

@@ -32,6 +32,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/pagedesign"
 	"github.com/poppyfield/poppyfield/ent/predicate"
 	"github.com/poppyfield/poppyfield/ent/presence"
+	"github.com/poppyfield/poppyfield/ent/quota"
 	"github.com/poppyfield/poppyfield/ent/registeredclient"
 	"github.com/poppyfield/poppyfield/ent/session"
 	"github.com/poppyfield/poppyfield/ent/sessionchange"
@@ -39,6 +40,7 @@ import (
 	"github.com/poppyfield/poppyfield/ent/signin"
 	"github.com/poppyfield/poppyfield/ent/signinattempt"
 	"github.com/poppyfield/poppyfield/ent/signinconnection"
+	"github.com/poppyfield/poppyfield/ent/usage"
 	"github.com/poppyfield/poppyfield/ent/webhooksecret"
 )
 
@@ -719,6 +721,33 @@ func (f TraversePresence) Traverse(ctx context.Context, q ent.Query) error {
 	return fmt.Errorf("unexpected query type %T. expect *ent.PresenceQuery", q)
 }
 
+// The QuotaFunc type is an adapter to allow the use of ordinary function as a Querier.
+type QuotaFunc func(context.Context, *ent.QuotaQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f QuotaFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.QuotaQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.QuotaQuery", q)
+}
+
+// The TraverseQuota type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseQuota func(context.Context, *ent.QuotaQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseQuota) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseQuota) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.QuotaQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.QuotaQuery", q)
+}
+
 // The RegisteredClientFunc type is an adapter to allow the use of ordinary function as a Querier.
 type RegisteredClientFunc func(context.Context, *ent.RegisteredClientQuery) (ent.Value, error)
 
@@ -908,6 +937,33 @@ func (f TraverseSignInConnection) Traverse(ctx context.Context, q ent.Query) err
 	return fmt.Errorf("unexpected query type %T. expect *ent.SignInConnectionQuery", q)
 }
 
+// The UsageFunc type is an adapter to allow the use of ordinary function as a Querier.
+type UsageFunc func(context.Context, *ent.UsageQuery) (ent.Value, error)
+
+// Query calls f(ctx, q).
+func (f UsageFunc) Query(ctx context.Context, q ent.Query) (ent.Value, error) {
+	if q, ok := q.(*ent.UsageQuery); ok {
+		return f(ctx, q)
+	}
+	return nil, fmt.Errorf("unexpected query type %T. expect *ent.UsageQuery", q)
+}
+
+// The TraverseUsage type is an adapter to allow the use of ordinary function as Traverser.
+type TraverseUsage func(context.Context, *ent.UsageQuery) error
+
+// Intercept is a dummy implementation of Intercept that returns the next Querier in the pipeline.
+func (f TraverseUsage) Intercept(next ent.Querier) ent.Querier {
+	return next
+}
+
+// Traverse calls f(ctx, q).
+func (f TraverseUsage) Traverse(ctx context.Context, q ent.Query) error {
+	if q, ok := q.(*ent.UsageQuery); ok {
+		return f(ctx, q)
+	}
+	return fmt.Errorf("unexpected query type %T. expect *ent.UsageQuery", q)
+}
+
 // The WebhookSecretFunc type is an adapter to allow the use of ordinary function as a Querier.
 type WebhookSecretFunc func(context.Context, *ent.WebhookSecretQuery) (ent.Value, error)
 
@@ -984,6 +1040,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.PageDesignQuery, predicate.PageDesign, pagedesign.OrderOption]{typ: ent.TypePageDesign, tq: q}, nil
 	case *ent.PresenceQuery:
 		return &query[*ent.PresenceQuery, predicate.Presence, presence.OrderOption]{typ: ent.TypePresence, tq: q}, nil
+	case *ent.QuotaQuery:
+		return &query[*ent.QuotaQuery, predicate.Quota, quota.OrderOption]{typ: ent.TypeQuota, tq: q}, nil
 	case *ent.RegisteredClientQuery:
 		return &query[*ent.RegisteredClientQuery, predicate.RegisteredClient, registeredclient.OrderOption]{typ: ent.TypeRegisteredClient, tq: q}, nil
 	case *ent.SessionQuery:
@@ -998,6 +1056,8 @@ func NewQuery(q ent.Query) (Query, error) {
 		return &query[*ent.SignInAttemptQuery, predicate.SignInAttempt, signinattempt.OrderOption]{typ: ent.TypeSignInAttempt, tq: q}, nil
 	case *ent.SignInConnectionQuery:
 		return &query[*ent.SignInConnectionQuery, predicate.SignInConnection, signinconnection.OrderOption]{typ: ent.TypeSignInConnection, tq: q}, nil
+	case *ent.UsageQuery:
+		return &query[*ent.UsageQuery, predicate.Usage, usage.OrderOption]{typ: ent.TypeUsage, tq: q}, nil
 	case *ent.WebhookSecretQuery:
 		return &query[*ent.WebhookSecretQuery, predicate.WebhookSecret, webhooksecret.OrderOption]{typ: ent.TypeWebhookSecret, tq: q}, nil
 	default:

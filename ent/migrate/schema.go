@@ -812,6 +812,31 @@ var (
 			},
 		},
 	}
+	// QuotaColumns holds the columns for the "quota" table.
+	QuotaColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "created_at", Type: field.TypeTime},
+		{Name: "updated_at", Type: field.TypeTime},
+		{Name: "version", Type: field.TypeInt64, Default: 1},
+		{Name: "sessions", Type: field.TypeInt64, Default: 0},
+		{Name: "messages", Type: field.TypeInt64, Default: 0},
+		{Name: "deliveries", Type: field.TypeInt64, Default: 0},
+		{Name: "verifications", Type: field.TypeInt64, Default: 0},
+	}
+	// QuotaTable holds the schema information for the "quota" table.
+	QuotaTable = &schema.Table{
+		Name:       "quota",
+		Columns:    QuotaColumns,
+		PrimaryKey: []*schema.Column{QuotaColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "quota_company_id",
+				Unique:  true,
+				Columns: []*schema.Column{QuotaColumns[1]},
+			},
+		},
+	}
 	// RegisteredClientsColumns holds the columns for the "registered_clients" table.
 	RegisteredClientsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -1029,6 +1054,27 @@ var (
 			},
 		},
 	}
+	// UsagesColumns holds the columns for the "usages" table.
+	UsagesColumns = []*schema.Column{
+		{Name: "id", Type: field.TypeString, Size: 128},
+		{Name: "company_id", Type: field.TypeString, Size: 64},
+		{Name: "day", Type: field.TypeString, Size: 10},
+		{Name: "kind", Type: field.TypeEnum, Enums: []string{"sessions", "messages_from_agents", "messages_to_agents", "deliveries", "verifications"}},
+		{Name: "count", Type: field.TypeInt64},
+	}
+	// UsagesTable holds the schema information for the "usages" table.
+	UsagesTable = &schema.Table{
+		Name:       "usages",
+		Columns:    UsagesColumns,
+		PrimaryKey: []*schema.Column{UsagesColumns[0]},
+		Indexes: []*schema.Index{
+			{
+				Name:    "usage_company_id_day_kind",
+				Unique:  true,
+				Columns: []*schema.Column{UsagesColumns[1], UsagesColumns[2], UsagesColumns[3]},
+			},
+		},
+	}
 	// WebhookSecretsColumns holds the columns for the "webhook_secrets" table.
 	WebhookSecretsColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeString, Size: 128},
@@ -1079,6 +1125,7 @@ var (
 		OperatorKeysTable,
 		PageDesignsTable,
 		PresencesTable,
+		QuotaTable,
 		RegisteredClientsTable,
 		SessionsTable,
 		SessionChangesTable,
@@ -1086,6 +1133,7 @@ var (
 		SignInsTable,
 		SignInAttemptsTable,
 		SignInConnectionsTable,
+		UsagesTable,
 		WebhookSecretsTable,
 	}
 )

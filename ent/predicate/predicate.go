@@ -75,6 +75,9 @@ type PageDesign func(*sql.Selector)
 // Presence is the predicate function for presence builders.
 type Presence func(*sql.Selector)
 
+// Quota is the predicate function for quota builders.
+type Quota func(*sql.Selector)
+
 // RegisteredClient is the predicate function for registeredclient builders.
 type RegisteredClient func(*sql.Selector)
 
@@ -95,6 +98,9 @@ type SignInAttempt func(*sql.Selector)
 
 // SignInConnection is the predicate function for signinconnection builders.
 type SignInConnection func(*sql.Selector)
+
+// Usage is the predicate function for usage builders.
+type Usage func(*sql.Selector)
 
 // WebhookSecret is the predicate function for webhooksecret builders.
 type WebhookSecret func(*sql.Selector)

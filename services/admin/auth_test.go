@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -116,7 +117,7 @@ func TestAuthorise_OperatorMethodsAreForOperators(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, a.invoke(t, key, m, sound(m, scope.CompanyID())).Code(), m.FullName)
 		require.Empty(t, a.owner.got())
 	}
-	require.Equal(t, 4, n)
+	require.Equal(t, 5, n)
 	a.rest(t, key, "POST", "/v1/companies", `{"slug":"x"}`).problem(t, 403, "PERMISSION_DENIED")
 	require.Equal(t, 200, a.rest(t, a.operator, "POST", "/v1/companies", `{"slug":"x"}`).status)
 }
@@ -242,6 +243,16 @@ func TestRateLimit_ReadsAndWritesHaveBudgetsOfTheirOwn(t *testing.T) {
 	}
 	read(key).problem(t, 429, "RATE_LIMITED")
 	require.Equal(t, 200, write(other).status)
+	// By gRPC the same, with RetryInfo.
+	st := status.Convert(a.conn.Invoke(as(t, key), adminv1.CompanyService_GetCompany_FullMethodName, &adminv1.GetCompanyRequest{Name: scope.Name()}, &adminv1.Company{}))
+	require.Equal(t, codes.ResourceExhausted, st.Code())
+	var again *errdetails.RetryInfo
+	for _, d := range st.Details() {
+		if r, ok := d.(*errdetails.RetryInfo); ok {
+			again = r
+		}
+	}
+	require.Equal(t, 20*time.Second, again.GetRetryDelay().AsDuration())
 	// What is asked for every request of an agent holds nobody up, nor is it held up.
 	check := func() answer { return a.rest(t, key, "POST", "/v1/"+scope.Name()+":introspectToken", `{"token":"x"}`) }
 	for range 4 {

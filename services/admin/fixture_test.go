@@ -118,7 +118,8 @@ func table(t testing.TB) *method.Table {
 		"poppyfield.admin.v1.AdmissionService", "poppyfield.admin.v1.SessionService", "poppyfield.admin.v1.ConversationService", "poppyfield.admin.v1.ApiKeyService",
 		"poppyfield.admin.v1.SignInSetupService", "poppyfield.admin.v1.LoginService", "poppyfield.admin.v1.ConnectedAgentService",
 		"poppyfield.admin.v1.AccessService", "poppyfield.admin.v1.AttemptService", "poppyfield.admin.v1.BackendDeliveryService", "poppyfield.admin.v1.BackendStreamService",
-		"poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.WebhookDeliveryService", "poppyfield.admin.v1.WebhookEndpointService")
+		"poppyfield.admin.v1.InboxService", "poppyfield.admin.v1.WebhookDeliveryService", "poppyfield.admin.v1.WebhookEndpointService",
+		"poppyfield.admin.v1.UsageService")
 	require.NoError(t, err)
 	return got
 }

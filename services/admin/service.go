@@ -21,6 +21,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
 	"github.com/poppyfield/poppyfield/proto"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	"github.com/poppyfield/poppyfield/services/admin/app"
@@ -69,8 +70,10 @@ type Deps struct {
 	Bus    *bus.Bus
 	Keys   *keys.Ring
 	Owners Owners
-	Now    clock.Clock
-	Log    *slog.Logger
+	// Limiter counts calls; nil for one of this process alone.
+	Limiter *limit.Limiter
+	Now     clock.Clock
+	Log     *slog.Logger
 	// TracerProvider and MeterProvider may be nil.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
@@ -123,7 +126,7 @@ func (s *Service) build(ctx context.Context, table *method.Table) error {
 		ReadsPerMinute: cfg.ReadsPerMinute, WritesPerMinute: cfg.WritesPerMinute, ChecksPerMinute: cfg.ChecksPerMinute,
 		FailuresPerMinute: cfg.FailuresPerMinute, TrustedProxies: cfg.TrustedProxies,
 		StreamsPerKey: cfg.StreamsPerKey, FirstMessage: cfg.FirstMessage, Recheck: cfg.Recheck,
-	}, gate.Deps{Table: table, Owners: owners, Store: keyStore, Auth: auth, Answers: s.answers, Now: deps.Now, Log: deps.Log})
+	}, gate.Deps{Table: table, Owners: owners, Store: keyStore, Auth: auth, Answers: s.answers, Limiter: deps.Limiter, Now: deps.Now, Log: deps.Log})
 	if err != nil {
 		return err
 	}
@@ -189,6 +192,7 @@ var ownerTable = owners{
 	method.Package + ".CompanyService":         discovery,
 	method.Package + ".DomainService":          discovery,
 	method.Package + ".SignInSetupService":     discovery,
+	method.Package + ".UsageService":           discovery,
 	method.Package + ".LoginService":           auth,
 	method.Package + ".BackendService":         relay,
 	method.Package + ".WebhookEndpointService": relay,

@@ -20,6 +20,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
 	sessionsv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/sessions/v1"
@@ -63,8 +64,10 @@ type Deps struct {
 	Egress      relayv1.EgressServiceClient
 	RelaySignIn relayv1.SignInServiceClient
 	Directory   *directory.Client
-	Now         clock.Clock
-	Log         *slog.Logger
+	// Endpoints and Pages count the requests of addresses; nil for ones of this process alone.
+	Endpoints, Pages *limit.Limiter
+	Now              clock.Clock
+	Log              *slog.Logger
 }
 
 func (d Deps) complete() bool {
@@ -108,14 +111,14 @@ func New(cfg Config, d Deps) (*Service, error) {
 	book := &clients.Book{Documents: known, Kept: kept, Attempts: kept, Now: d.Now}
 	a := &app.App{Agents: known, Clients: book, Sessions: d.Sessions, SignIns: d.SignIns, Pending: kept, Credentials: checker, Now: d.Now}
 	endpoints := web.New(web.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, web.Deps{
-		App: a, Sessions: d.Sessions, Asked: accounts, Clients: book, Now: d.Now, Log: d.Log,
+		App: a, Sessions: d.Sessions, Asked: accounts, Clients: book, Limiter: d.Endpoints, Now: d.Now, Log: d.Log,
 	})
 	signIn := &signin.App{
 		Agents: known, Clients: book, SignIns: kept, Attempts: kept, Sessions: d.SignIns, Connections: d.Connections,
 		OIDC: connect.NewOIDC(d.RelaySignIn, d.Keys, d.Now), Credentials: checker, Keys: d.Keys, Now: d.Now,
 	}
 	site, err := browser.New(browser.Config{TrustedProxies: cfg.TrustedProxies, PerMinute: cfg.RequestsPerMinute}, browser.Deps{
-		App: signIn, Form: accounts, Logos: rpc.Fetcher{Egress: d.Egress}, Joins: a, Now: d.Now, Log: d.Log,
+		App: signIn, Form: accounts, Logos: rpc.Fetcher{Egress: d.Egress}, Joins: a, Limiter: d.Pages, Now: d.Now, Log: d.Log,
 	})
 	if err != nil {
 		return nil, err

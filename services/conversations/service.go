@@ -17,6 +17,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
@@ -57,6 +58,8 @@ type Deps struct {
 	Log        *slog.Logger
 	// Events tells the Company's listeners of conversations; nil for nobody.
 	Events *outbox.Recorder
+	// Usage counts what Companies use; nil for nothing.
+	Usage *usage.Meter
 	// TracerProvider gets a span for each attempt at a delivery; nil for none.
 	TracerProvider trace.TracerProvider
 	// MeterProvider gets what is counted; nil for nothing.
@@ -110,7 +113,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	d := dispatch.New(cfg.Dispatch, dispatch.Deps{
 		Store: s, Relay: deps.Deliveries, Now: deps.Now, Log: deps.Log,
 		Tracer: deps.TracerProvider.Tracer("github.com/poppyfield/poppyfield/services/conversations"),
-		Meter:  m, Ring: ring(deps.Bus), Delta: bells.Delta,
+		Meter:  m, Usage: deps.Usage, Ring: ring(deps.Bus), Delta: bells.Delta,
 	})
 	leave, err := deps.Bus.Subscribe(bus.AllDeliveries, func(_ context.Context, subject string, data []byte) {
 		if tokens := bus.Tokens(subject); len(tokens) == 1 {
@@ -135,7 +138,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	return &Service{
 		cfg: cfg, deps: deps, bells: bells, dispatcher: d, store: s, meter: m, leave: leave, changes: hub, stopping: make(chan struct{}),
-		app: app.New(s, bells, d, deps.Directory, deps.Now, m),
+		app: app.New(s, bells, d, deps.Directory, deps.Now, m, deps.Usage),
 	}, nil
 }
 

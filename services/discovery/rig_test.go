@@ -79,6 +79,7 @@ type rig struct {
 	companies adminv1.CompanyServiceClient
 	domains   adminv1.DomainServiceClient
 	setup     adminv1.SignInSetupServiceClient
+	usage     adminv1.UsageServiceClient
 	api       directoryv1.DirectoryServiceClient
 	db        *db.DB
 	ring      *keys.Ring
@@ -138,7 +139,7 @@ func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	allow := rpc.Allow{}
 	for _, name := range []string{
 		adminv1.CompanyService_ServiceDesc.ServiceName, adminv1.DomainService_ServiceDesc.ServiceName,
-		adminv1.SignInSetupService_ServiceDesc.ServiceName, directoryv1.DirectoryService_ServiceDesc.ServiceName,
+		adminv1.SignInSetupService_ServiceDesc.ServiceName, adminv1.UsageService_ServiceDesc.ServiceName, directoryv1.DirectoryService_ServiceDesc.ServiceName,
 		relayv1.EgressService_ServiceDesc.ServiceName, relayv1.DeliveryService_ServiceDesc.ServiceName,
 	} {
 		allow[name] = []string{caller}
@@ -163,7 +164,7 @@ func newRigOn(t testing.TB, d *db.DB, o options) *rig {
 	t.Cleanup(func() { server.Stop(); <-done })
 
 	r.companies, r.domains = adminv1.NewCompanyServiceClient(conn), adminv1.NewDomainServiceClient(conn)
-	r.setup = adminv1.NewSignInSetupServiceClient(conn)
+	r.setup, r.usage = adminv1.NewSignInSetupServiceClient(conn), adminv1.NewUsageServiceClient(conn)
 	r.api = directoryv1.NewDirectoryServiceClient(conn)
 	r.dir = directory.New(r.api, r.clock.Now)
 	if !o.silent {

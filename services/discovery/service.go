@@ -82,6 +82,7 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	adminv1.RegisterCompanyServiceServer(r, &rpc.Companies{App: s.app, Now: s.deps.Now})
 	adminv1.RegisterDomainServiceServer(r, &rpc.Domains{App: s.app, Now: s.deps.Now})
 	adminv1.RegisterSignInSetupServiceServer(r, &rpc.SignInSetup{App: s.app})
+	adminv1.RegisterUsageServiceServer(r, &rpc.Usage{App: s.app, Now: s.deps.Now})
 	directoryv1.RegisterDirectoryServiceServer(r, &rpc.Directory{App: s.app})
 }
 

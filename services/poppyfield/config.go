@@ -88,9 +88,11 @@ type Config struct {
 	} `yaml:"egress"`
 	DrainDelay time.Duration `yaml:"drain_delay"`
 	// MaxReaders is how many reads of conversations may wait at once; 0 is nine tenths of the files that may be open.
-	MaxReaders int    `yaml:"max_readers"`
-	LogFormat  string `yaml:"log_format"`
-	LogLevel   string `yaml:"log_level"`
+	MaxReaders int `yaml:"max_readers"`
+	// RequestsPerAddress is what one client address may ask of one Company in a minute, at all public endpoints together; 0 is 60,000, less is no limit.
+	RequestsPerAddress int    `yaml:"requests_per_address"`
+	LogFormat          string `yaml:"log_format"`
+	LogLevel           string `yaml:"log_level"`
 	// OTLPEndpoint is a collector's URL; empty exports nothing.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
 

@@ -126,19 +126,23 @@ func forEachInstallation(t *testing.T, fn func(*testing.T, *installation)) {
 	}
 }
 
-func startOnSQLite(t testing.TB) *installation {
+func startOnSQLite(t testing.TB) *installation { return tunedOnSQLite(t, nil) }
+
+func tunedOnSQLite(t testing.TB, tune func(*Config, *processOptions)) *installation {
 	dir := t.TempDir()
 	var cfg Config
 	cfg.Database.DSN = "sqlite:" + filepath.Join(dir, "poppyfield.db")
 	cfg.NATS.storeDir = filepath.Join(dir, "nats")
-	return startInstallation(t, cfg)
+	return startInstallation(t, cfg, tune)
 }
 
-func startOnPostgres(t testing.TB) *installation {
+func startOnPostgres(t testing.TB) *installation { return tunedOnPostgres(t, nil) }
+
+func tunedOnPostgres(t testing.TB, tune func(*Config, *processOptions)) *installation {
 	var cfg Config
 	cfg.Database.DSN = pgtest.New(t, migrateForSuite)
 	cfg.NATS.URL = natstest.Start(t).URL()
-	return startInstallation(t, cfg)
+	return startInstallation(t, cfg, tune)
 }
 
 func migrateForSuite(ctx context.Context, url string) error {
@@ -152,7 +156,8 @@ func migrateForSuite(ctx context.Context, url string) error {
 // shopCount is how many domains the tests of one installation may use.
 const shopCount = 60
 
-func startInstallation(t testing.TB, cfg Config) *installation {
+// startInstallation starts an installation; tune, where there is one, changes what it is like.
+func startInstallation(t testing.TB, cfg Config, tune func(*Config, *processOptions)) *installation {
 	in := &installation{web: newWorld(), log: &fixture.Lines{}}
 	names := []string{agentsHost, backendHost}
 	for i := range shopCount {
@@ -194,12 +199,16 @@ func startInstallation(t testing.TB, cfg Config) *installation {
 	conf := in.ca.ServerConfig(func(name string) bool {
 		return name == apiHost || strings.HasSuffix(name, "."+devDomain) || strings.HasPrefix(name, browserHost)
 	})
-	in.process, err = newProcess(t.Context(), cfg, processOptions{
+	options := processOptions{
 		devHosts: devHosts, roots: roots, migrate: true, logWriter: in.log, adminTLS: conf,
 		auth:          auth.Config{RequestsPerMinute: 300},
 		replayTimeout: patience, // a machine that is busy with tests is no NATS that is away
 		conversations: conversations.Config{DeadlineEvery: 100 * time.Millisecond, CloseEvery: 200 * time.Millisecond, PruneEvery: 200 * time.Millisecond},
-	})
+	}
+	if tune != nil {
+		tune(&cfg, &options)
+	}
+	in.process, err = newProcess(t.Context(), cfg, options)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := in.process.stop(context.Background()); err != nil {

@@ -261,6 +261,7 @@ func devConfig(dir, listen string, f devFlags) (Config, error) {
 	cfg := Config{
 		Services: allServices(), HostedDomain: net.JoinHostPort(devDomain, port), TrustCA: f.trustCA, KeysFile: filepath.Join(dir, "keys"),
 		LogFormat: "text", LogLevel: f.logLevel, Bounds: discovery.DefaultBounds(),
+		RequestsPerAddress: -1, // everybody is at one address
 	}
 	cfg.Database.DSN = "sqlite:" + filepath.Join(dir, "poppyfield.db")
 	cfg.NATS.storeDir = filepath.Join(dir, "nats")

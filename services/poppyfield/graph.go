@@ -19,11 +19,14 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/egress"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
+	"github.com/poppyfield/poppyfield/internal/platform/limit/gossip"
 	"github.com/poppyfield/poppyfield/internal/platform/module"
 	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
 	"github.com/poppyfield/poppyfield/internal/platform/rpc"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	directoryv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/directory/v1"
@@ -67,6 +70,7 @@ func callers() rpc.Allow {
 		adminv1.WebhookEndpointService_ServiceDesc.ServiceName: onlyAdmin,
 		adminv1.WebhookDeliveryService_ServiceDesc.ServiceName: onlyAdmin,
 		adminv1.AttemptService_ServiceDesc.ServiceName:         onlyAdmin,
+		adminv1.UsageService_ServiceDesc.ServiceName:           onlyAdmin,
 	}
 }
 
@@ -82,8 +86,9 @@ type parts struct {
 	metrics metric.MeterProvider
 	// adminTLS is the certificate of the gRPC API where the configuration names none.
 	adminTLS *tls.Config
-	// auth and conversations are what those services are configured with beside cfg.
+	// auth, sessions and conversations are what those services are configured with beside cfg.
 	auth          auth.Config
+	sessions      sessions.Config
 	conversations conversations.Config
 	replayTimeout time.Duration
 }
@@ -102,6 +107,10 @@ type graph struct {
 	admin  *admin.Service
 	public *directory.Client
 	events *outbox.Recorder
+	// limits count together with those of other processes.
+	limits    *gossip.Group
+	addresses *limit.Limiter // of all public endpoints
+	usage     *usage.Meter
 }
 
 func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
@@ -114,7 +123,16 @@ func newGraph(ctx context.Context, cfg Config, p parts) (*graph, error) {
 			return nil, err
 		}
 	}
-	g := &graph{cfg: cfg, parts: p}
+	g := &graph{cfg: cfg, parts: p, usage: usage.New(p.db, p.now, p.log)}
+	if g.limits, err = gossip.New(p.bus, cfg.Internal.secret, p.now, p.log); err != nil {
+		return nil, err
+	}
+	if g.addresses, err = g.limits.Limiter("addresses"); err != nil {
+		return nil, err
+	}
+	g.modules = append(g.modules,
+		module.Module{Name: "limits", Start: g.limits.Start, Stop: g.limits.Stop},
+		module.Module{Name: "usage", Start: g.usage.Start, Stop: g.usage.Stop})
 	g.server, err = rpc.NewServer(rpc.ServerConfig{
 		Name: "internal", Secret: cfg.Internal.secret, Allow: callers(), Log: p.log, TLS: serverTLS, TracerProvider: p.traces,
 	})
@@ -247,9 +265,17 @@ func (g *graph) addSessions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := sessions.New(sessions.Config{}, sessions.Deps{
+	starts, err := g.limits.Limiter("starts")
+	if err != nil {
+		return err
+	}
+	requests, err := g.limits.Limiter("requests")
+	if err != nil {
+		return err
+	}
+	s, err := sessions.New(g.parts.sessions, sessions.Deps{
 		DB: g.parts.db, Bus: g.parts.bus, Replay: memory, Keys: g.parts.keys, Directory: dir, Now: g.parts.now, Log: g.parts.log,
-		Events: events, MeterProvider: g.parts.metrics,
+		Events: events, Starts: starts, Requests: requests, Usage: g.usage, MeterProvider: g.parts.metrics,
 	})
 	if err != nil {
 		return err
@@ -272,13 +298,21 @@ func (g *graph) addAuth(context.Context) error {
 	if err != nil {
 		return err
 	}
+	endpoints, err := g.limits.Limiter("oauth")
+	if err != nil {
+		return err
+	}
+	pages, err := g.limits.Limiter("pages")
+	if err != nil {
+		return err
+	}
 	conf := g.parts.auth
 	conf.TrustedProxies = g.cfg.TrustedProxies
 	s, err := auth.New(conf, auth.Deps{
 		DB: g.parts.db, Keys: g.parts.keys, Sessions: sessionsv1.NewSessionsServiceClient(toSessions),
 		SignIns: sessionsv1.NewSignInsServiceClient(toSessions), Connections: sessionsv1.NewConnectionsServiceClient(toSessions),
 		Egress: relayv1.NewEgressServiceClient(toRelay), RelaySignIn: relayv1.NewSignInServiceClient(toRelay),
-		Directory: dir, Now: g.parts.now, Log: g.parts.log,
+		Directory: dir, Endpoints: endpoints, Pages: pages, Now: g.parts.now, Log: g.parts.log,
 	})
 	if err != nil {
 		return err
@@ -309,7 +343,7 @@ func (g *graph) addConversations(context.Context) error {
 	cfg := g.parts.conversations
 	cfg.Streams.Readers.Most = cmp.Or(cfg.Streams.Readers.Most, g.cfg.MaxReaders)
 	s, err := conversations.New(cfg, conversations.Deps{
-		DB: g.parts.db, Bus: g.parts.bus, Directory: dir, Events: events,
+		DB: g.parts.db, Bus: g.parts.bus, Directory: dir, Events: events, Usage: g.usage,
 		Sessions: sessionsv1.NewSessionsServiceClient(toSessions), Deliveries: relayv1.NewDeliveryServiceClient(toRelay),
 		Now: g.parts.now, Log: g.parts.log, TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
 	})
@@ -341,8 +375,12 @@ func (g *graph) addAdmin(ctx context.Context) error {
 	if g.parts.adminTLS != nil {
 		conf = g.parts.adminTLS
 	}
+	calls, err := g.limits.Limiter("admin")
+	if err != nil {
+		return err
+	}
 	s, err := admin.New(ctx, admin.Config{TLS: conf, TrustedProxies: g.cfg.TrustedProxies, HSTS: true}, admin.Deps{
-		DB: g.parts.db, Bus: g.parts.bus, Keys: g.parts.keys, Owners: owners, Now: g.parts.now, Log: g.parts.log,
+		DB: g.parts.db, Bus: g.parts.bus, Keys: g.parts.keys, Owners: owners, Limiter: calls, Now: g.parts.now, Log: g.parts.log,
 		TracerProvider: g.parts.traces, MeterProvider: g.parts.metrics,
 	})
 	if err != nil {
@@ -353,12 +391,18 @@ func (g *graph) addAdmin(ctx context.Context) error {
 	return nil
 }
 
+// requestsPerAddress is what one client address may ask of one Company in a minute unless
+// the configuration says otherwise. A Personal Agent speaks for many Users from few addresses.
+const requestsPerAddress = 60_000
+
 // router is the public surface of the services in this process; nil when there is none.
 func (g *graph) router() *publicweb.Router {
 	if len(g.routes) == 0 {
 		return nil
 	}
-	return publicweb.New(g.public, g.routes)
+	return publicweb.New(g.public, g.routes).Bound(publicweb.Flood{
+		Limiter: g.addresses, PerMinute: cmp.Or(g.cfg.RequestsPerAddress, requestsPerAddress), TrustedProxies: g.cfg.TrustedProxies, Now: g.parts.now,
+	})
 }
 
 func (g *graph) close() error {

@@ -23,6 +23,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/telemetry"
 	"github.com/poppyfield/poppyfield/services/auth"
 	"github.com/poppyfield/poppyfield/services/conversations"
+	"github.com/poppyfield/poppyfield/services/sessions"
 )
 
 // stopTimeout bounds a graceful end: long polls answer at once, so what is left are requests and deliveries under way.
@@ -56,8 +57,9 @@ type processOptions struct {
 	migrate   bool
 	logWriter io.Writer
 	adminTLS  *tls.Config
-	// auth and conversations tune those services; zero is their defaults.
+	// auth, sessions and conversations tune those services; zero is their defaults.
 	auth          auth.Config
+	sessions      sessions.Config
 	conversations conversations.Config
 	// replayTimeout bounds a look into the replay memory; 0 is its default.
 	replayTimeout time.Duration
@@ -123,7 +125,7 @@ func newProcess(ctx context.Context, cfg Config, o processOptions) (_ *process, 
 	p.graph, err = newGraph(ctx, cfg, parts{
 		db: p.db, bus: p.bus, keys: ring, egress: p.egress, now: clock.System, log: p.tel.Logger(),
 		traces: p.tel.TracerProvider(), metrics: p.tel.MeterProvider(), adminTLS: o.adminTLS,
-		auth: o.auth, conversations: o.conversations, replayTimeout: o.replayTimeout,
+		auth: o.auth, sessions: o.sessions, conversations: o.conversations, replayTimeout: o.replayTimeout,
 	})
 	if err != nil {
 		return nil, err

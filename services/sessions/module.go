@@ -21,8 +21,10 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/db"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
 	"github.com/poppyfield/poppyfield/internal/platform/outbox"
 	"github.com/poppyfield/poppyfield/internal/platform/replay"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/app"
 	"github.com/poppyfield/poppyfield/services/sessions/rpc"
@@ -34,6 +36,8 @@ import (
 type Config struct {
 	// PruneEvery is how often rows that nobody needs are dropped; 0 is an hour.
 	PruneEvery time.Duration
+	// Rates are the limits that Companies don't set.
+	Rates app.Rates
 }
 
 // Deps is what the service works with. Bus may be nil: then nobody is woken.
@@ -47,6 +51,10 @@ type Deps struct {
 	Log       *slog.Logger
 	// Events tells the Company's listeners of Sessions; nil for nobody.
 	Events *outbox.Recorder
+	// Starts and Requests count what comes too often; nil for ones of this process alone.
+	Starts, Requests *limit.Limiter
+	// Usage counts what Companies use; nil for nothing.
+	Usage *usage.Meter
 	// MeterProvider gets what is counted; nil for nothing.
 	MeterProvider metric.MeterProvider
 }
@@ -69,6 +77,7 @@ func New(cfg Config, d Deps) (*Service, error) {
 		cfg.PruneEvery = time.Hour
 	}
 	deps := app.Deps{Store: entstore.New(d.DB, d.Events), Companies: d.Directory, Memory: d.Replay, Nonces: keys.NewNonces(d.Keys), Keys: d.Keys, Now: d.Now, Log: d.Log, Listening: func(s tenancy.Scope) bool { return !d.Events.Quiet(s) }}
+	deps.Starts, deps.Requests, deps.Rates, deps.Usage = d.Starts, d.Requests, cfg.Rates, d.Usage
 	if d.Bus != nil {
 		deps.Bell = d.Bus
 	}

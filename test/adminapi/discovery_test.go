@@ -57,6 +57,7 @@ func start(t *testing.T, d *db.DB) *api {
 		Allow: rpc.Allow{
 			adminv1.CompanyService_ServiceDesc.ServiceName: {"admin"}, adminv1.DomainService_ServiceDesc.ServiceName: {"admin"},
 			adminv1.SignInSetupService_ServiceDesc.ServiceName:   {"admin"},
+			adminv1.UsageService_ServiceDesc.ServiceName:         {"admin"},
 			directoryv1.DirectoryService_ServiceDesc.ServiceName: {"admin"}, relayv1.EgressService_ServiceDesc.ServiceName: {"discovery"},
 		},
 	})

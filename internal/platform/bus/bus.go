@@ -133,7 +133,7 @@ func (b *Bus) options(cfg Config) []nats.Option {
 				subject = sub.Subject
 			}
 			b.log.ErrorContext(b.ctx, "nats error", "subject", subject, "error", err)
-			if errors.Is(err, nats.ErrSlowConsumer) && subject != AllDeltas { // doorbells were lost, as in a reconnect
+			if errors.Is(err, nats.ErrSlowConsumer) && subject != AllDeltas && subject != AllTaken { // doorbells were lost, as in a reconnect
 				b.afterReconnect()
 			}
 		}),

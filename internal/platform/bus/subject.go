@@ -13,6 +13,7 @@ const (
 	AllDeliveries    = "pf.delivery.*"
 	AllEvents        = "pf.event.*"
 	AllDeltas        = "pf.delta.*.*"
+	AllTaken         = "pf.taken.*"
 )
 
 const prefix = "pf."
@@ -43,6 +44,9 @@ func DeliverySubject(company string) (string, error) { return Subject("delivery"
 
 // EventSubject is rung when something happened at a Company that its listeners are to be told of.
 func EventSubject(company string) (string, error) { return Subject("event", company) }
+
+// TakenSubject carries what a process took of the limits that those of a name count.
+func TakenSubject(limiter string) (string, error) { return Subject("taken", limiter) }
 
 // Subject joins a kind and its tokens. A token that is empty, longer than MaxToken
 // or holds anything but letters, digits, "_" and "-" is an error, so that no

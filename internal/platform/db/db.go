@@ -168,6 +168,7 @@ const (
 	ClaimDeadlines Reason = "find Companies with due work"
 	TakeDomain     Reason = "find the Company that has a domain"
 	Prune          Reason = "drop expired rows"
+	CountUsage     Reason = "count what Companies use"
 	LogAttempts    Reason = "log attempts at several Companies' endpoints"
 	WatchSessions  Reason = "find changes of Sessions that are watched"
 	FirstStart     Reason = "see whether anything was ever accepted"

@@ -35,6 +35,8 @@ const (
 	Endpoint      = "wep"
 	Attempt       = "att"
 	MCPClient     = "mcl"
+	Usage         = "usg"
+	Quota         = "quo"
 )
 
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's base 32

@@ -2,7 +2,9 @@ package limit
 
 import (
 	"container/list"
-	"hash/maphash"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"sync"
 	"time"
 )
@@ -12,36 +14,64 @@ const DefaultKeys = 100_000
 
 const shards = 16
 
+// Hash names a key to other processes. It tells nothing of the key to whoever doesn't have the secret.
+type Hash [16]byte
+
+// Secret is what keys are hashed with. Limiters that count together have the same.
+type Secret [32]byte
+
 // Limiter is a rate limiter (GCRA) for many keys. When it is full, the key that
 // was asked for longest ago is forgotten, as if it had been quiet. It is safe for
 // concurrent use.
 type Limiter struct {
-	seed   maphash.Seed
+	secret Secret
+	shared bool
 	shards [shards]shard
 }
 
 type shard struct {
 	mu    sync.Mutex
 	max   int
-	keys  map[string]*list.Element
+	keys  map[Hash]*list.Element
 	order list.List // of *entry, the latest asked for in front
+	told  told
 }
 
 type entry struct {
-	key string
+	key Hash
 	// due is the theoretical arrival time: when the key would be as good as new.
-	due time.Time
+	due     time.Time
+	untold  time.Duration // what was taken here and not told
+	waiting bool          // to be told
 }
 
-// New makes a Limiter that remembers at most maxKeys keys; 0 is DefaultKeys.
+// New makes a Limiter that remembers at most maxKeys keys; 0 is DefaultKeys. It counts for itself.
 func New(maxKeys int) *Limiter {
+	var secret Secret
+	rand.Read(secret[:]) // never fails
+	l := NewShared(maxKeys, secret)
+	l.shared = false
+	return l
+}
+
+// Or returns l, or where there is none a new one that counts for itself.
+func Or(l *Limiter) *Limiter {
+	if l == nil {
+		return New(0)
+	}
+	return l
+}
+
+// NewShared is New for one that counts together with others of the same secret.
+// Somebody has to carry Spent of each to Spend of the others.
+func NewShared(maxKeys int, secret Secret) *Limiter {
 	if maxKeys <= 0 {
 		maxKeys = DefaultKeys
 	}
-	l := &Limiter{seed: maphash.MakeSeed()}
+	l := &Limiter{secret: secret, shared: true}
 	for i := range l.shards {
 		l.shards[i].max = max(1, maxKeys/shards)
-		l.shards[i].keys = map[string]*list.Element{}
+		l.shards[i].keys = map[Hash]*list.Element{}
 	}
 	return l
 }
@@ -55,10 +85,11 @@ func (l *Limiter) Allow(key string, perMinute int, now time.Time) (ok bool, retr
 	}
 	interval := time.Minute / time.Duration(perMinute)
 	burst := interval * time.Duration(perMinute-1)
-	s := &l.shards[maphash.String(l.seed, key)%shards]
+	h := l.hash(key)
+	s := l.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.entry(key)
+	e := s.entry(h)
 	due := e.due
 	if due.Before(now) {
 		due = now
@@ -67,6 +98,9 @@ func (l *Limiter) Allow(key string, perMinute int, now time.Time) (ok bool, retr
 		return false, wait
 	}
 	e.due = due.Add(interval)
+	if l.shared {
+		s.told.take(e, interval)
+	}
 	return true, 0
 }
 
@@ -82,7 +116,16 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-func (s *shard) entry(key string) *entry {
+// hash has the secret in front of the key, which is enough where nothing is authenticated with it.
+func (l *Limiter) hash(key string) Hash {
+	var room [len(Secret{}) + 256]byte
+	sum := sha256.Sum256(append(append(room[:0], l.secret[:]...), key...))
+	return Hash(sum[:len(Hash{})])
+}
+
+func (l *Limiter) shard(h Hash) *shard { return &l.shards[binary.BigEndian.Uint64(h[:])%shards] }
+
+func (s *shard) entry(key Hash) *entry {
 	if el, ok := s.keys[key]; ok {
 		s.order.MoveToFront(el)
 		return el.Value.(*entry) // the list holds nothing else

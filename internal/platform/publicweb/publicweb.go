@@ -7,11 +7,15 @@ package publicweb
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/httpx"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
+	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 )
@@ -83,6 +87,29 @@ type Resolver interface {
 type Router struct {
 	companies Resolver
 	routes    []route
+	flood     Flood
+}
+
+// Flood bounds what one client address may ask of one Company, whatever it asks for. The zero value is no bound.
+type Flood struct {
+	Limiter        *limit.Limiter
+	PerMinute      int // 0 or less: no bound
+	TrustedProxies []netip.Prefix
+	Now            clock.Clock
+}
+
+const floodLimit clause.ID = "poppy-0.1/4.3#46"
+
+// check counts a request before anything is done for it.
+func (f Flood) check(r *http.Request, c *directory.Company) error {
+	if f.Limiter == nil {
+		return nil
+	}
+	key := c.Scope.CompanyID() + "\x00" + limit.Key(limit.ClientAddr(r, f.TrustedProxies))
+	if ok, wait := f.Limiter.Allow(key, f.PerMinute, f.Now()); !ok {
+		return problem.New(problem.RateLimited, problem.RateLimitedReason, floodLimit, "too many requests from this address").WithRetryAfter(wait)
+	}
+	return nil
 }
 
 type route struct {
@@ -134,6 +161,12 @@ func New(companies Resolver, routes []Route) *Router {
 	return rt
 }
 
+// Bound has the router refuse what is more than f.
+func (rt *Router) Bound(f Flood) *Router {
+	rt.flood = f
+	return rt
+}
+
 // Table says of every route, as "METHOD /path", who may call it.
 func (rt *Router) Table() map[string]Caller {
 	out := make(map[string]Caller, len(rt.routes))
@@ -158,6 +191,10 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			httpx.WriteNotFound(w)
 			return
 		}
+		httpx.WriteOAuthError(w, r, err, httpx.Resource)
+		return
+	}
+	if err := rt.flood.check(r, c); err != nil {
 		httpx.WriteOAuthError(w, r, err, httpx.Resource)
 		return
 	}

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/limit"
 	"github.com/poppyfield/poppyfield/internal/platform/publicweb"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
@@ -184,4 +187,33 @@ func TestTable_SaysWhoMayCall(t *testing.T) {
 
 func TestNew_RouteThatNobodyMayCallIsNotServed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(t, newRouter(), http.MethodGet, "https://root.example/nobodys").Code)
+}
+
+func TestBound_ByAddressAndCompanyWhateverIsAsked(t *testing.T) {
+	now := clock.NewManual(time.Unix(1_800_000_000, 0))
+	rt := newRouter().Bound(publicweb.Flood{
+		Limiter: limit.New(0), PerMinute: 3, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Now: now.Now,
+	})
+	from := func(peer, forwarded, method, url string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, url, nil)
+		r.RemoteAddr = peer
+		r.Header.Set("X-Forwarded-For", forwarded)
+		w := httptest.NewRecorder()
+		rt.ServeHTTP(w, r)
+		return w
+	}
+	// What a stranger says of its address counts for nothing.
+	require.Equal(t, 200, from("192.0.2.1:1", "198.51.100.1", "GET", "https://root.example/things/a").Code)
+	require.Equal(t, 404, from("192.0.2.1:2", "198.51.100.2", "GET", "https://root.example/nothing").Code)
+	require.Equal(t, 204, from("192.0.2.1:3", "198.51.100.3", "OPTIONS", "https://root.example/.well-known/about").Code)
+	w := from("192.0.2.1:4", "198.51.100.4", "GET", "https://root.example/things/a")
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "20", w.Header().Get("Retry-After"))
+	require.Contains(t, w.Body.String(), `"rate_limited"`)
+	require.Empty(t, w.Header().Get("Reached"))
+	// What a proxy says does.
+	require.Equal(t, 429, from("10.1.1.1:1", "192.0.2.1", "GET", "https://root.example/things/a").Code)
+	require.Equal(t, 200, from("10.1.1.1:1", "198.51.100.1", "GET", "https://root.example/things/a").Code)
+	now.Advance(20 * time.Second)
+	require.Equal(t, 200, from("192.0.2.1:1", "", "GET", "https://root.example/things/a").Code)
 }

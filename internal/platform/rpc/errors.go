@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -95,8 +96,8 @@ func ToStatus(err error) *status.Status {
 		}
 		details = append(details, br)
 	}
-	if p.RetryAfter > 0 {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(p.RetryAfter)})
+	if p.RetryAfter > 0 || p.Kind == problem.RateLimited { // as over HTTP, too often always says when again
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(max(p.RetryAfter, time.Second))})
 	}
 	with, err := st.WithDetails(details...)
 	if err != nil {

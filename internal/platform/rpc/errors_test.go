@@ -27,3 +27,12 @@ func TestToStatus_ProblemOfATimeoutStaysAProblem(t *testing.T) {
 	require.Equal(t, codes.DeadlineExceeded, rpc.ToStatus(context.DeadlineExceeded).Code())
 	require.Equal(t, codes.Canceled, rpc.ToStatus(errors.Join(errors.New("reading"), context.Canceled)).Code())
 }
+
+// Who comes too often is always told when to come again, as over HTTP.
+func TestToStatus_TooOftenSaysWhenAgain(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: time.Second, 7 * time.Second: 7 * time.Second} {
+		st := rpc.ToStatus(&problem.Error{Kind: problem.RateLimited, Reason: problem.QuotaExceeded, RetryAfter: given})
+		require.Equal(t, codes.ResourceExhausted, st.Code())
+		require.Equal(t, want, problem.As(rpc.FromStatus(st.Err())).RetryAfter)
+	}
+}

@@ -67,6 +67,7 @@ const (
 	CursorExpired          Reason = "CURSOR_EXPIRED"
 	ExtensionRequired      Reason = "EXTENSION_REQUIRED"
 	RateLimitedReason      Reason = "RATE_LIMITED"
+	QuotaExceeded          Reason = "QUOTA_EXCEEDED"
 	NotFoundReason         Reason = "NOT_FOUND"
 	TemporarilyUnavailable Reason = "TEMPORARILY_UNAVAILABLE"
 	ServerError            Reason = "SERVER_ERROR"

@@ -58,7 +58,6 @@ func SetRetryAfter(h http.Header, status int, e *problem.Error) {
 	}
 }
 
-
 // inSeconds is the value of Retry-After: whole seconds, rounded up, at least one.
 func inSeconds(d time.Duration) string {
 	return strconv.FormatInt(int64(max(1, (d+time.Second-1)/time.Second)), 10)

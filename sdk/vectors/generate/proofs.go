@@ -240,4 +240,3 @@ func refused(err error) want {
 	}
 	return out
 }
-

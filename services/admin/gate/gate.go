@@ -61,6 +61,8 @@ type Deps struct {
 	Store   app.Store
 	Auth    *app.Authenticator
 	Answers *Answers
+	// Limiter counts calls; nil for one of this process alone.
+	Limiter *limit.Limiter
 	Now     clock.Clock
 	Log     *slog.Logger
 }
@@ -94,7 +96,7 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 	if cfg.Recheck <= 0 {
 		cfg.Recheck = recheck
 	}
-	g := &Gate{cfg: cfg, deps: deps, limiter: limit.New(0), known: newKnown(), validate: v, streams: streams{open: map[string]int{}}}
+	g := &Gate{cfg: cfg, deps: deps, limiter: limit.Or(deps.Limiter), known: newKnown(), validate: v, streams: streams{open: map[string]int{}}}
 	g.closing = make(chan struct{})
 	return g, nil
 }

@@ -20,7 +20,7 @@ func owners() []protoreflect.FullName {
 	var out []protoreflect.FullName
 	for _, s := range []string{
 		"AccessService", "AdmissionService", "ApiKeyService", "BackendService", "CompanyService", "ConnectedAgentService", "ConversationService", "DomainService", "LoginService",
-		"SessionService", "SignInSetupService",
+		"SessionService", "SignInSetupService", "UsageService",
 		"AttemptService", "BackendDeliveryService", "BackendStreamService", "InboxService", "WebhookDeliveryService", "WebhookEndpointService",
 	} {
 		out = append(out, method.Package.Append(protoreflect.Name(s)))
@@ -44,6 +44,7 @@ func TestLoad_EveryMethodIsInTheTable(t *testing.T) {
 		adminv1.File_poppyfield_admin_v1_session_proto, adminv1.File_poppyfield_admin_v1_connected_agent_proto, adminv1.File_poppyfield_admin_v1_login_proto,
 		adminv1.File_poppyfield_admin_v1_sign_in_setup_proto, adminv1.File_poppyfield_admin_v1_backend_delivery_proto,
 		adminv1.File_poppyfield_admin_v1_backend_stream_proto, adminv1.File_poppyfield_admin_v1_endpoint_proto, adminv1.File_poppyfield_admin_v1_inbox_proto,
+		adminv1.File_poppyfield_admin_v1_usage_proto,
 	} {
 		for i := range f.Services().Len() {
 			want += f.Services().Get(i).Methods().Len()

@@ -76,6 +76,7 @@ var registrations = map[protoreflect.FullName]func(context.Context, *runtime.Ser
 	method.Package + ".SessionService":         adminv1.RegisterSessionServiceHandler,
 	method.Package + ".AccessService":          adminv1.RegisterAccessServiceHandler,
 	method.Package + ".SignInSetupService":     adminv1.RegisterSignInSetupServiceHandler,
+	method.Package + ".UsageService":           adminv1.RegisterUsageServiceHandler,
 }
 
 // doors are the paths that take another form than REST's, by how they stand in the table.

@@ -53,8 +53,10 @@ type Deps struct {
 	Form  Form
 	Logos Fetcher
 	Joins Joins
-	Now   clock.Clock
-	Log   *slog.Logger
+	// Limiter counts requests of addresses; nil for one of this process alone.
+	Limiter *limit.Limiter
+	Now     clock.Clock
+	Log     *slog.Logger
 }
 
 // Site answers browsers.
@@ -81,7 +83,7 @@ func New(cfg Config, d Deps) (*Site, error) {
 	}
 	return &Site{
 		cfg: cfg, app: d.App, form: d.Form, joins: d.Joins, logos: newLogos(d.Logos, d.Now), pages: renderer,
-		flood: limit.New(0), now: d.Now, log: d.Log,
+		flood: limit.Or(d.Limiter), now: d.Now, log: d.Log,
 	}, nil
 }
 

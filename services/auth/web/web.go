@@ -49,13 +49,15 @@ type Deps struct {
 	Asked Asked
 	// Clients takes clients that register themselves.
 	Clients Registrations
+	// Limiter counts requests of addresses; nil for one of this process alone.
+	Limiter *limit.Limiter
 	Now     clock.Clock
 	Log     *slog.Logger
 }
 
 // New makes the endpoints.
 func New(cfg Config, d Deps) *Endpoints {
-	return &Endpoints{cfg: cfg, app: d.App, sessions: d.Sessions, asked: d.Asked, clients: d.Clients, flood: limit.New(0), now: d.Now, log: d.Log}
+	return &Endpoints{cfg: cfg, app: d.App, sessions: d.Sessions, asked: d.Asked, clients: d.Clients, flood: limit.Or(d.Limiter), now: d.Now, log: d.Log}
 }
 
 // Routes of the endpoints.

@@ -9,8 +9,11 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
+	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
+	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
 )
@@ -102,6 +105,18 @@ func (a *App) Send(ctx context.Context, co *directory.Company, caller Caller, id
 	})
 }
 
+// MessageLimit is the clause of refusing messages over a quota.
+const MessageLimit clause.ID = "poppy-0.1/4.3#46"
+
+// allowMessage refuses new messages where one more, or bringing it to the backend, would be
+// over a quota. What is accepted is delivered, whatever it uses.
+func (a *App) allowMessage(scope tenancy.Scope) error {
+	if ok, wait := a.usage.Allow(scope, usage.MessageQuota, usage.DeliveryQuota); !ok {
+		return problem.New(problem.RateLimited, problem.RateLimitedReason, MessageLimit, "the Company takes no more messages for now").WithRetryAfter(wait)
+	}
+	return nil
+}
+
 // unlessRepeated is err, unless what was refused is a retry: that check comes before
 // all others of the message (poppy-0.1/7.3#d17). It is made only where it may matter,
 // since a message that is accepted for the second time collides with its first.
@@ -184,6 +199,9 @@ func (x *acceptance) run(ctx context.Context, try func(context.Context, *unit) e
 	}
 	err := x.app.write(ctx, scope, func(ctx context.Context, u *unit) error {
 		x.out, x.isNew, x.claim = Accepted{}, false, nil
+		if err := x.app.allowMessage(scope); err != nil {
+			return x.unlessRepeated(ctx, u, err) // a retry uses nothing
+		}
 		return try(ctx, u)
 	})
 	if errors.Is(err, store.ErrTaken) {

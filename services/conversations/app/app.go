@@ -9,6 +9,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/conversations/doorbell"
@@ -45,12 +46,13 @@ type App struct {
 	companies Companies
 	now       clock.Clock
 	meter     *meter.Meter
+	usage     *usage.Meter
 	together  *together
 }
 
-// New makes the app.
-func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, companies Companies, now clock.Clock, m *meter.Meter) *App {
-	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now, meter: m, together: newTogether(s)}
+// New makes the app. u may be nil: then nothing is counted for the Companies.
+func New(s *store.Store, bells *doorbell.Bells, d Dispatcher, companies Companies, now clock.Clock, m *meter.Meter, u *usage.Meter) *App {
+	return &App{store: s, bells: bells, dispatch: d, companies: companies, now: now, meter: m, usage: u, together: newTogether(s)}
 }
 
 // Caller is the Session that a request acts in, as the sessions service judged it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/conversations/store"
@@ -17,6 +18,7 @@ type unit struct {
 	now       time.Time
 	committed func()                // told of the commit, before anybody is rung for
 	changed   []*store.Conversation // those with new events, in the order of the first one
+	said      map[conversation.Role]int
 }
 
 // write runs work in a transaction and rings for what it changed. work may run again,
@@ -24,7 +26,7 @@ type unit struct {
 func (a *App) write(ctx context.Context, scope tenancy.Scope, work func(context.Context, *unit) error) error {
 	var u *unit
 	err := a.store.Write(ctx, scope, func(ctx context.Context, tx store.Tx) error {
-		u = &unit{Tx: tx, app: a, scope: scope, now: a.now()}
+		u = &unit{Tx: tx, app: a, scope: scope, now: a.now(), said: map[conversation.Role]int{}}
 		return work(ctx, u)
 	})
 	if err != nil {
@@ -33,6 +35,8 @@ func (a *App) write(ctx context.Context, scope tenancy.Scope, work func(context.
 	if u.committed != nil {
 		u.committed()
 	}
+	a.usage.Add(scope, usage.MessagesFromAgents, u.said[conversation.RoleUser])
+	a.usage.Add(scope, usage.MessagesToAgents, u.said[conversation.RoleCompany])
 	for _, c := range u.changed {
 		a.bells.Ring(ctx, scope, c.ID, c.LastSequence)
 	}
@@ -87,6 +91,11 @@ func (u *unit) happen(ctx context.Context, c *store.Conversation, in conversatio
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, p := range payloads {
+		if m, ok := p.(conversation.MessagePayload); ok {
+			u.said[m.Role]++
+		}
 	}
 	if len(events) > 0 {
 		u.changed = append(u.changed, c)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/conversation"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
@@ -51,6 +52,9 @@ func (d *Dispatcher) deliver(c store.Claim) *store.Claim {
 		return nil // given up: Stop gives the lease back
 	}
 	d.deps.Meter.Attempted(ctx, got.Ending.String(), d.deps.Now().Sub(begun))
+	if got.Kept.Count > c.Delivery.Attempts {
+		d.deps.Usage.Add(c.Scope, usage.Deliveries, 1)
+	}
 	span.SetAttributes(attribute.String("poppyfield.reason", got.Kept.Reason))
 	next := d.record(context.WithoutCancel(ctx), c, got)
 	if got.Ending == app.Postponed && !got.At.After(d.deps.Now()) {

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	relayv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/relay/v1"
@@ -78,6 +79,8 @@ type Deps struct {
 	Log    *slog.Logger
 	Tracer trace.Tracer
 	Meter  *meter.Meter
+	// Usage counts attempts at each Company's backend.
+	Usage *usage.Meter
 	// Ring tells the other processes that a delivery of the Company is due. It must not block.
 	Ring func(ctx context.Context, scope tenancy.Scope)
 	// Delta shows a piece of a message that is being written as the answer to the message

@@ -6,6 +6,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/clock"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/discovery"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
@@ -129,6 +130,13 @@ type Store interface {
 	UpdateDomain(ctx context.Context, scope tenancy.Scope, id string, change func(*Domain) error) (Domain, error)
 	DeleteDomain(ctx context.Context, scope tenancy.Scope, id string) error
 	DueDomains(ctx context.Context, now time.Time, n int) ([]Due, error)
+
+	// ListUsage returns at most n days with use, the latest first, from one day on and before another.
+	ListUsage(ctx context.Context, scope tenancy.Scope, from, before string, n int) ([]usage.DayCounts, error)
+	// Quotas returns the quotas, with what was used since a day.
+	Quotas(ctx context.Context, scope tenancy.Scope, since string) (Quotas, error)
+	// UpdateQuotas loads, changes and saves in one unit.
+	UpdateQuotas(ctx context.Context, scope tenancy.Scope, since string, change func(*Quotas) error) (Quotas, error)
 }
 
 // Egress looks at the Internet.

@@ -5,10 +5,23 @@ import (
 	"time"
 
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	"github.com/poppyfield/poppyfield/internal/poppy/oauth"
+	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 )
+
+// Ask counts a question of the Company's about one of its agents. Over its quota the
+// Company itself is refused: what it asks about is no better or worse for that.
+func (a *App) Ask(scope tenancy.Scope) error {
+	if ok, wait := a.Usage.Allow(scope, usage.VerificationQuota); !ok {
+		return problem.New(problem.RateLimited, problem.QuotaExceeded, "", "the Company's quota of verifications is used up").
+			WithExtra("quota", "verifications").WithRetryAfter(wait)
+	}
+	a.Usage.Add(scope, usage.Verifications, 1)
+	return nil
+}
 
 // Target finds the Company's API that a request is for. What is wrong with it is its
 // caller's fault and says nothing about the agent.

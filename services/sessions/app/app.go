@@ -17,6 +17,7 @@ import (
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/keys"
 	"github.com/poppyfield/poppyfield/internal/platform/limit"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
 	"github.com/poppyfield/poppyfield/services/sessions/store"
@@ -63,6 +64,11 @@ type Deps struct {
 	Now       clock.Clock
 	Log       *slog.Logger
 	Meter     metric.Meter // nil counts nothing
+	// Starts and Requests count what comes too often; nil for ones of this process alone.
+	Starts, Requests *limit.Limiter
+	Rates            Rates
+	// Usage counts what Companies use; nil for nothing.
+	Usage *usage.Meter
 	// Listening tells whether somebody wants to hear of a Company's Sessions; nil for never.
 	Listening func(tenancy.Scope) bool
 }
@@ -70,12 +76,10 @@ type Deps struct {
 // App holds the use cases. It is safe for concurrent use.
 type App struct {
 	Deps
-	// starts and requests count in this process alone: with n processes a limit is up to n times as high.
-	starts, requests *limit.Limiter
-	touches          *toucher
-	counts           counts
-	background       sync.WaitGroup
-	stopping         sync.Once
+	touches    *toucher
+	counts     counts
+	background sync.WaitGroup
+	stopping   sync.Once
 }
 
 // New makes an App.
@@ -84,7 +88,9 @@ func New(d Deps) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &App{Deps: d, starts: limit.New(0), requests: limit.New(0), touches: newToucher(d.Store, d.Log), counts: c}, nil
+	d.Starts, d.Requests = limit.Or(d.Starts), limit.Or(d.Requests)
+	d.Rates = d.Rates.inForce()
+	return &App{Deps: d, touches: newToucher(d.Store, d.Log), counts: c}, nil
 }
 
 // company returns the settings of scope's Company, which must be open for business.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/internal/platform/directory"
 	"github.com/poppyfield/poppyfield/internal/platform/ids"
+	"github.com/poppyfield/poppyfield/internal/platform/usage"
 	"github.com/poppyfield/poppyfield/internal/poppy/clause"
 	"github.com/poppyfield/poppyfield/internal/poppy/problem"
 	"github.com/poppyfield/poppyfield/internal/tenancy"
@@ -41,6 +42,11 @@ func (a *App) open(ctx context.Context, company *directory.Company, o store.Open
 		return Issued{}, err
 	}
 	create := r.SessionID == ""
+	if create {
+		if ok, wait := a.Usage.Allow(company.Scope, usage.SessionQuota); !ok {
+			return Issued{}, tooMany(StartLimit, wait, "the Company takes no more Sessions for now")
+		}
+	}
 	session := store.Session{ClientID: r.ClientID, AgentName: r.AgentName, UserID: r.UserID, Extensions: listed(r.Extensions), CreatedAt: now, LastUsedAt: now}
 	if create {
 		session.ID = ids.New(ids.Session)
@@ -62,6 +68,9 @@ func (a *App) open(ctx context.Context, company *directory.Company, o store.Open
 	}
 	if err != nil {
 		return Issued{}, err
+	}
+	if create {
+		a.Usage.Add(company.Scope, usage.Sessions, 1)
 	}
 	a.Log.InfoContext(ctx, "session token issued", "session", session.ID, "client_id", r.ClientID, "created", create, "scheme", string(issued.Scheme))
 	return issued, nil

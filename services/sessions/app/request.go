@@ -110,8 +110,11 @@ func admitted(s store.Standing, now time.Time) error {
 }
 
 func (a *App) takeStart(company *directory.Company, clientID string, now time.Time) error {
-	if ok, wait := a.starts.Allow(company.Scope.CompanyID()+"\x00"+clientID, company.SessionStartsPerMinute, now); !ok {
+	if ok, wait := a.Starts.Allow(company.Scope.CompanyID()+"\x00"+clientID, company.SessionStartsPerMinute, now); !ok {
 		return tooMany(StartLimit, wait, "too many Session starts")
+	}
+	if ok, wait := a.Starts.Allow(company.Scope.CompanyID(), a.Rates.StartsPerCompany, now); !ok {
+		return tooMany(StartLimit, wait, "too many Session starts at this Company")
 	}
 	return nil
 }

@@ -116,8 +116,8 @@ func (a *App) verify(ctx context.Context, company *directory.Company, c store.Cr
 		once = []Once{onceOf(proof)}
 	}
 	// After the proof: a copied token alone must not use up what its owner may do.
-	if ok, wait := a.requests.Allow(scope.CompanyID()+"\x00"+c.Session.ID, company.RequestsPerMinute, now); !ok {
-		return tooMany(RequestLimit, wait, "too many requests in this Session")
+	if err := a.takeRequest(company, c.Session, now); err != nil {
+		return err
 	}
 	return a.claim(ctx, scope, once)
 }

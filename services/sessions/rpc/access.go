@@ -35,6 +35,9 @@ func (s *accessServer) VerifyRequest(ctx context.Context, r *adminv1.VerifyReque
 	if err != nil {
 		return nil, err
 	}
+	if err := s.app.Ask(scope); err != nil {
+		return nil, err
+	}
 	c, err := s.app.Check(ctx, scope, target, values(r.GetHeaders(), "Authorization"), app.Proof{Values: values(r.GetHeaders(), "DPoP"), Method: r.GetMethod()})
 	out := &adminv1.VerifyRequestResponse{Allowed: err == nil, Api: target.API.URL}
 	if c.SessionID != "" {
@@ -74,6 +77,9 @@ func refuse(out *adminv1.VerifyRequestResponse, err error, api *access.API) erro
 func (s *accessServer) IntrospectToken(ctx context.Context, r *adminv1.IntrospectTokenRequest) (*adminv1.IntrospectTokenResponse, error) {
 	scope, err := scopeOf(ctx, r.GetParent())
 	if err != nil {
+		return nil, err
+	}
+	if err := s.app.Ask(scope); err != nil {
 		return nil, err
 	}
 	in, ok, err := s.app.Introspect(ctx, scope, r.GetToken())
