@@ -34,25 +34,42 @@ const (
 	EventPing             = webhook.EventPing
 )
 
-// What events say, for DataOf. Their members are described by the catalogue of event types.
+// Data of events, for DataOf. Their members are described by the catalogue of event types.
 type (
-	StartedData           = webhook.StartedData
-	EventMessageData      = webhook.MessageData
-	StatusChangedData     = webhook.StatusChangedData
-	HandoffRequestedData  = webhook.HandoffRequestedData
-	PersonData            = webhook.PersonData
-	UserRequestedData     = webhook.UserRequestedData
-	AuthorizationData     = webhook.AuthorizationData
-	DirectData            = webhook.DirectData
-	ClosedData            = webhook.ClosedData
-	SessionStartedData    = webhook.SessionStartedData
-	SessionSignedInData   = webhook.SessionSignedInData
-	SessionSignedOutData  = webhook.SessionSignedOutData
-	SessionEndedData      = webhook.SessionEndedData
-	EndpointData          = webhook.EndpointData
+	// StartedData is what EventStarted says: a conversation began.
+	StartedData = webhook.StartedData
+	// EventMessageData is what EventMessage says: somebody wrote.
+	EventMessageData = webhook.MessageData
+	// StatusChangedData is what EventStatusChanged says.
+	StatusChangedData = webhook.StatusChangedData
+	// HandoffRequestedData is what EventHandoffRequested says: a person is asked for.
+	HandoffRequestedData = webhook.HandoffRequestedData
+	// PersonData is what the events of a person who joins or leaves say.
+	PersonData = webhook.PersonData
+	// UserRequestedData is what EventUserRequested says: the User is asked for.
+	UserRequestedData = webhook.UserRequestedData
+	// AuthorizationData is what the event of a sign-in that is asked for says.
+	AuthorizationData = webhook.AuthorizationData
+	// DirectData is what the events of Direct Conversations say.
+	DirectData = webhook.DirectData
+	// ClosedData is what EventClosed says.
+	ClosedData = webhook.ClosedData
+	// SessionStartedData is what EventSessionStarted says.
+	SessionStartedData = webhook.SessionStartedData
+	// SessionSignedInData is what EventSessionSignedIn says.
+	SessionSignedInData = webhook.SessionSignedInData
+	// SessionSignedOutData is what EventSessionSignedOut says.
+	SessionSignedOutData = webhook.SessionSignedOutData
+	// SessionEndedData is what EventSessionEnded says.
+	SessionEndedData = webhook.SessionEndedData
+	// EndpointData is what the events of an endpoint that was disabled or recovered say.
+	EndpointData = webhook.EndpointData
+	// DeliveryExhaustedData is what EventExhausted says: a delivery was given up.
 	DeliveryExhaustedData = webhook.DeliveryExhaustedData
-	SecretExpiringData    = webhook.SecretExpiringData
-	PingData              = webhook.PingData
+	// SecretExpiringData is what EventSecretExpiring says.
+	SecretExpiringData = webhook.SecretExpiringData
+	// PingData is what EventPing says.
+	PingData = webhook.PingData
 )
 
 // Event is a webhook that was found genuine.

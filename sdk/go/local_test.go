@@ -152,8 +152,10 @@ func TestVerify_NoncesAreJudgedByTheServer(t *testing.T) {
 func TestVerify_AnUnknownTokenIsTheServersToJudge(t *testing.T) {
 	r := newRig(t, nil)
 	r.asks(t, "GET", orders)
-	r.server.answer = &adminv1.VerifyRequestResponse{Status: 401, Reason: "invalid_token", Body: `{"error":"invalid_token"}`,
-		Headers: []*adminv1.HeaderField{{Name: "Www-Authenticate", Value: `DPoP error="invalid_token"`}}}
+	r.server.answer = &adminv1.VerifyRequestResponse{
+		Status: 401, Reason: "invalid_token", Body: `{"error":"invalid_token"}`,
+		Headers: []*adminv1.HeaderField{{Name: "Www-Authenticate", Value: `DPoP error="invalid_token"`}},
+	}
 	r.token = "st_unknown"
 	d := r.verify(t, r.request(t, "GET", orders))
 	require.Equal(t, []any{false, 401, "invalid_token", `{"error":"invalid_token"}`}, []any{d.Allowed, d.Status, d.Reason, string(d.Body)})

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 )

@@ -27,9 +27,7 @@ import (
 func (r *rig) get(t testing.TB, path string, change func(*http.Request)) (w *httptest.ResponseRecorder, served *Session) {
 	t.Helper()
 	h := r.Handler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		s, ok := SessionFrom(q.Context())
-		require.True(t, ok)
-		served = s
+		served, _ = SessionFrom(q.Context())
 		_, _ = io.WriteString(w, "an order")
 	}))
 	q := httptest.NewRequest(http.MethodGet, "http://evil.example"+path, nil)

@@ -59,7 +59,9 @@ func order(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"order": r.PathValue("id"), "account": s.Account})
+	if err := json.NewEncoder(w).Encode(map[string]string{"order": r.PathValue("id"), "account": s.Account}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 func answer(_ context.Context, _ *poppy.Event, m *poppy.Message) (poppy.Reply, error) {

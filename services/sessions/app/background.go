@@ -65,7 +65,11 @@ func (a *App) Prune(ctx context.Context) error {
 		keep time.Duration
 		rows func(ctx context.Context, before time.Time, limit int) (int, error)
 	}{
-		{keepTokens, a.Store.PruneTokens}, {keepTokens, a.Store.PruneBrowserCookies}, {keepCodes, a.Store.PruneCodes}, {keepCodes, a.Store.PruneDevices}, {keepGrants, a.Store.PruneGrants},
+		{keepTokens, a.Store.PruneTokens},
+		{keepTokens, a.Store.PruneBrowserCookies},
+		{keepCodes, a.Store.PruneCodes},
+		{keepCodes, a.Store.PruneDevices},
+		{keepGrants, a.Store.PruneGrants},
 		{keepChanges, a.Store.PruneChanges},
 	} {
 		if err := prune.InBatches(ctx, func(limit int) (int, error) { return drop.rows(ctx, now.Add(-drop.keep), limit) }); err != nil {
