@@ -98,7 +98,7 @@ func (s *Server) run() error {
 	}
 	defer log.Close()
 	config := filepath.Join(s.dir, "nats.conf")
-	text := fmt.Sprintf("listen: 127.0.0.1:%d\njetstream { store_dir: %q, sync_interval: always }\n",
+	text := fmt.Sprintf("listen: 127.0.0.1:%d\njetstream { store_dir: %q, sync_interval: 1s }\n",
 		s.port, filepath.Join(s.dir, "store"))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
