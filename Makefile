@@ -152,6 +152,10 @@ bench: build ## Run the benchmarks and print them beside this machine's own floo
 bench-readers: build ## Measure the memory of READERS (19000) waiting readers and how fast events reach them; takes four minutes.
 	@POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_BENCH_READERS=$(READERS) go test ./test/readers -count=1 -v -timeout 8m
 
+.PHONY: bench-verify
+bench-verify: build ## Measure how many requests to APIs are judged a second, by each way, beside the ceiling of ES256; takes half a minute.
+	@POPPYFIELD_BIN=$(CURDIR)/$(BIN)/poppyfield POPPYFIELD_BENCH_VERIFY=1 go test ./test/verifybench -count=1 -v -timeout 5m
+
 .PHONY: bench-relay
 bench-relay: ## Measure whole turns on a durable PostgreSQL beside what its disk gives; takes two minutes. RELAY_JSON=file keeps the figures, RELAY_PROFILE=file a CPU profile.
 	@POPPYFIELD_BENCH_RELAY=1 POPPYFIELD_BENCH_RELAY_JSON=$(abspath $(RELAY_JSON)) POPPYFIELD_BENCH_RELAY_PROFILE=$(abspath $(RELAY_PROFILE)) \

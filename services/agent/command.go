@@ -50,7 +50,7 @@ func Command() *cobra.Command {
 	p.BoolVar(&f.secrets, "show-secrets", false, "with --json: leave tokens, proofs and assertions readable")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "print only what the Company says")
 	p.DurationVar(&f.timeout, "timeout", 2*time.Minute, "how long the whole command may take; 0 for no limit")
-	cmd.AddCommand(initCommand(f), discoverCommand(f), sessionCommand(f), talkCommand(f), eventsCommand(f), closeCommand(f),
+	cmd.AddCommand(initCommand(f), discoverCommand(f), sessionCommand(f), headersCommand(f), talkCommand(f), eventsCommand(f), closeCommand(f),
 		handOffCommand(f), directCommand(f),
 		signInCommand(f), accountsCommand(f), refreshCommand(f), signOutCommand(f))
 	return cmd
@@ -116,6 +116,31 @@ func sessionCommand(f *flags) *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&opts.New, "new", false, "start a new Session even if there is one")
+	cmd.Flags().BoolVar(&opts.SignedOut, "signed-out", false, "leave the Account Token alone")
+	return cmd
+}
+
+func headersCommand(f *flags) *cobra.Command {
+	var opts SessionOptions
+	do := f.run(true, func(ctx context.Context, cmd *cobra.Command, a *Agent, args []string) error {
+		h, err := a.Headers(ctx, args[0], args[1], args[2], opts)
+		if err == nil {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Authorization: %s\nDPoP: %s\n", h.Get("Authorization"), h.Get("DPoP"))
+		}
+		return err
+	})
+	cmd := &cobra.Command{
+		Use:   "headers DOMAIN METHOD URL",
+		Short: "Print the header fields of one request to an API of a Company, for curl -H @FILE",
+		Long: "Prints the Session Token and a DPoP Proof (section 4.3), readable and good for that one request, and nothing else.\n" +
+			"URL is the address that the Company lists its API by, wherever the request is sent to.",
+		Example: "  poppyfield agent headers shop.example GET https://api.shop.example/orders/7 >h && curl -H @h https://api.shop.example/orders/7",
+		Args:    cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.quiet, f.json = true, false
+			return do(cmd, args)
+		},
+	}
 	cmd.Flags().BoolVar(&opts.SignedOut, "signed-out", false, "leave the Account Token alone")
 	return cmd
 }

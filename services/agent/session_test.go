@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/poppyfield/poppyfield/internal/poppy/cimd"
+	"github.com/poppyfield/poppyfield/internal/poppy/dpop"
 	"github.com/poppyfield/poppyfield/internal/poppy/jose"
 )
 
@@ -237,4 +238,25 @@ func TestInitIdentity_RefusesBadClientIDs(t *testing.T) {
 	}
 	_, err := InitIdentity(t.TempDir(), testClient, Profile{RedirectURIs: []string{"https://other.example/cb"}})
 	require.ErrorContains(t, err, "redirect URI")
+}
+
+func TestHeaders_AreForOneRequestToAnAPI(t *testing.T) {
+	c := newFakeCompany(t)
+	dir := t.TempDir()
+	first, err := c.agent(dir, Discard{}).Headers(t.Context(), shopDomain, "GET", "https://api.shop.example/orders/7?page=2", SessionOptions{})
+	require.NoError(t, err)
+	second, err := c.agent(dir, Discard{}).Headers(t.Context(), shopDomain, "GET", "https://api.shop.example/orders/7?page=2", SessionOptions{})
+	require.NoError(t, err)
+	require.Equal(t, first.Get("Authorization"), second.Get("Authorization"), "one Session")
+	require.NotEqual(t, first.Get("DPoP"), second.Get("DPoP"))
+	scheme, token, _ := strings.Cut(first.Get("Authorization"), " ")
+	require.Equal(t, "DPoP", scheme)
+	_, err = dpop.CheckProof(first.Get("DPoP"), dpop.Request{Method: "GET", URL: "https://api.shop.example/orders/7", TokenHash: dpop.TokenHash(token)},
+		c.clock.Now(), dpop.Policy{MaxAge: time.Minute, MaxFuture: time.Minute})
+	require.NoError(t, err)
+
+	for _, wrong := range [][2]string{{"get", "https://api.shop.example/"}, {"GET", "http://api.shop.example/"}, {"GET", "orders"}} {
+		_, err = c.agent(dir, Discard{}).Headers(t.Context(), shopDomain, wrong[0], wrong[1], SessionOptions{})
+		require.Equal(t, ExitUsage, ExitCode(err), wrong)
+	}
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/poppyfield/poppyfield/internal/poppy/clause/clausetest"
 	"github.com/poppyfield/poppyfield/internal/poppy/webhook"
 )
 
@@ -120,6 +122,34 @@ func TestBackend_AnswersWhereTheOrderIs(t *testing.T) {
 	require.Equal(t, "on_its_way", order["status"])
 	require.Equal(t, "2026-11-02T12:15:00Z", order["due_at"])
 	require.InDelta(t, 3170, order["total_cents"], 0)
+}
+
+func TestBackend_WritesToWhoIsAsking(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.8#6", "poppy-0.1/7.8#7")
+	b, session := testBackend(t), signedIn(mia, scopeRead)
+	person := askIn(t, b, session, "msg_1", "Where is my order?", "human", nil)
+	ai := askIn(t, b, session, "msg_2", "Where is my order?", "ai", nil)
+	require.Equal(t, person.Data, ai.Data)
+	for _, detail := range []string{"1042", "Tonkotsu Ramen", "Mika", "13:15"} {
+		require.Contains(t, person.Text, detail)
+	}
+	require.Less(t, len(ai.Text), len(person.Text))
+	require.NotContains(t, ai.Text, "Tonkotsu Ramen", "it stands in data")
+	require.Contains(t, fmt.Sprint(ai.Data["order"]), "Tonkotsu Ramen")
+}
+
+// The shop's customers are answered alike wherever they ask.
+func TestBackend_ADirectConversationIsAnsweredAsTheShopsOwnChannels(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.8#8")
+	b, session := testBackend(t), signedIn(mia, scopeRead)
+	answer := func(id string, direct bool) []byte {
+		body := bytes.Replace(messageIn(session, "Where is my order?", "human", nil), []byte(`"direct":false`), fmt.Appendf(nil, `"direct":%t`, direct), 1)
+		require.Contains(t, string(body), fmt.Sprintf(`"direct":%t`, direct))
+		w := post(b, signedRequest(t, id, noon(), body))
+		require.Equal(t, http.StatusOK, w.Code)
+		return w.Body.Bytes()
+	}
+	require.JSONEq(t, string(answer("msg_1", false)), string(answer("msg_2", true)))
 }
 
 func TestBackend_RefusesWhatIsNotSigned(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/poppyfield/poppyfield/services/agent"
 	"github.com/poppyfield/poppyfield/services/desk"
+	"github.com/poppyfield/poppyfield/services/guard"
 )
 
 var version = "devel" // set by the linker
@@ -33,7 +34,7 @@ func run(ctx context.Context) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(devCommand(), serveCommand(), migrateCommand(), operatorKeyCommand(), agent.Command(), desk.Command())
+	root.AddCommand(devCommand(), serveCommand(), migrateCommand(), operatorKeyCommand(), agent.Command(), desk.Command(), guard.Command())
 	strict(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

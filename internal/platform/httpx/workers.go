@@ -1,7 +1,12 @@
 package httpx
 
-// maxIdleWorkers is how many goroutines wait for the next turn.
-const maxIdleWorkers = 64
+import "time"
+
+const (
+	// maxIdleWorkers is how many goroutines wait for the next turn, and idleWorker how long.
+	maxIdleWorkers = 64
+	idleWorker     = 5 * time.Second
+)
 
 // workers run turns. There is no bound to how many at once, since a turn may wait for
 // others; but a goroutine that has run one goes on for the next, with a stack that has
@@ -26,6 +31,8 @@ func (w *workers) run(turn func()) {
 }
 
 func (w *workers) work(turn func()) {
+	patience := time.NewTimer(idleWorker)
+	defer patience.Stop()
 	for {
 		turn()
 		select {
@@ -33,9 +40,13 @@ func (w *workers) work(turn func()) {
 		default:
 			return // enough are waiting
 		}
+		patience.Reset(idleWorker)
 		select {
 		case turn = <-w.turns:
 			<-w.idle
+		case <-patience.C:
+			<-w.idle
+			return
 		case <-w.done:
 			return
 		}

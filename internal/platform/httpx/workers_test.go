@@ -3,6 +3,8 @@ package httpx
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // Turns may wait for each other: each is under way whatever the others do.
@@ -28,4 +30,15 @@ func TestWorkers_EveryTurnIsRunAtOnce(*testing.T) {
 	last.Add(1)
 	w.run(last.Done)
 	last.Wait()
+}
+
+// Who has nothing to do goes: the test ends only when every goroutine has.
+func TestWorkers_LeaveWhenThereIsNothingToDo(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		w := newWorkers(make(chan struct{}))
+		for range 2 * maxIdleWorkers {
+			w.run(func() {})
+		}
+		time.Sleep(idleWorker) // the bubble's time
+	})
 }

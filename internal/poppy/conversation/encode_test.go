@@ -85,6 +85,15 @@ func TestDecodePayload_Foreign(t *testing.T) {
 	require.Equal(t, problem.Internal, problem.As(err).Kind)
 }
 
+// What the Operations extension adds stands in messages.
+func TestDecodePayload_AnOperationIsNoEvent(t *testing.T) {
+	clausetest.Covers(t, "poppy-0.1/7.5#13")
+	for _, foreign := range []conversation.EventType{"operation", "operations", "Message"} {
+		_, err := conversation.DecodePayload(foreign, []byte(`{}`))
+		require.Equal(t, problem.Internal, problem.As(err).Kind, foreign)
+	}
+}
+
 func TestGW02_EncodeRead_AllFieldsAlways(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/7.5#3", "poppy-0.1/7.5#22", "poppy-0.1/7.5#23", "poppy-0.1/7.5#24", "poppy-0.1/7.7#10")
 	raw, err := conversation.EncodeRead(conversation.ReadResponse{

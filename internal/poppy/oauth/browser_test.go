@@ -41,7 +41,7 @@ func (a *agent) checkBrowser(raw string, keys jose.KeySet) (oauth.BrowserAsserti
 
 func TestBrowserAssertion_Passes(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/5#7", "poppy-0.1/5#8", "poppy-0.1/5#9", "poppy-0.1/5#10", "poppy-0.1/5#11", "poppy-0.1/5#12", "poppy-0.1/5#14", "poppy-0.1/5#19",
-		"poppy-0.1/5#20", "poppy-0.1/5#23", "poppy-0.1/5#25", "poppy-0.1/5#d7")
+		"poppy-0.1/5#20", "poppy-0.1/5#23", "poppy-0.1/5#25", "poppy-0.1/5#27", "poppy-0.1/5#d7")
 	a := newAgent(t)
 	v, err := a.checkBrowser(a.browserAssertion(t, "extra", 1), a.keys)
 	require.NoError(t, err)

@@ -36,9 +36,11 @@ func run(ctx context.Context, address, company, base, listen string) error {
 		return err
 	}
 	defer verifier.Close()
-	hooks, err := poppy.NewWebhooks(nil, os.Getenv("POPPY_WEBHOOK_SECRET"))
-	if err != nil {
-		return err
+	var hooks *poppy.Webhooks // without a secret there is the API alone
+	if secret := os.Getenv("POPPY_WEBHOOK_SECRET"); secret != "" {
+		if hooks, err = poppy.NewWebhooks(nil, secret); err != nil {
+			return err
+		}
 	}
 	server := &http.Server{Addr: listen, Handler: routes(verifier.Handler, hooks), ReadHeaderTimeout: 10 * time.Second}
 	return server.ListenAndServe()
@@ -48,8 +50,16 @@ func run(ctx context.Context, address, company, base, listen string) error {
 func routes(judge func(http.Handler) http.Handler, hooks *poppy.Webhooks) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /orders/{id}", judge(http.HandlerFunc(order)))
-	mux.Handle("POST /agent", hooks.Backend(answer))
+	mux.Handle("GET /products/{id}", judge(http.HandlerFunc(product)))
+	if hooks != nil {
+		mux.Handle("POST /agent", hooks.Backend(answer))
+	}
 	return mux
+}
+
+// product is for every agent; signed in or not makes no difference.
+func product(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "product %s\n", r.PathValue("id"))
 }
 
 func order(w http.ResponseWriter, r *http.Request) {

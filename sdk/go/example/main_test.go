@@ -28,6 +28,10 @@ func TestExample_ServesAndAnswersWhatWasJudgedAlone(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/orders/7", nil))
 	require.Equal(t, []int{http.StatusForbidden, 1}, []int{w.Code, judged}, "nobody's order is shown")
 
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/products/7", nil))
+	require.Equal(t, []any{http.StatusOK, 2, "product 7\n"}, []any{w.Code, judged, w.Body.String()})
+
 	post := func(body []byte, signature string) string {
 		q := httptest.NewRequest(http.MethodPost, "/agent", strings.NewReader(string(body)))
 		signed, err := webhook.Sign("dlv_1", now, body, secret)
@@ -48,5 +52,8 @@ func TestExample_ServesAndAnswersWhatWasJudgedAlone(t *testing.T) {
 	body, err = webhook.BuildBody(d)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"messages":[{"text":"You asked: Where is it?"}]}`, post(body, ""))
-	require.Equal(t, 1, judged)
+	require.Equal(t, 2, judged)
+	w = httptest.NewRecorder()
+	routes(func(next http.Handler) http.Handler { return next }, nil).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/agent", nil))
+	require.Equal(t, http.StatusNotFound, w.Code, "there is no backend without a secret")
 }

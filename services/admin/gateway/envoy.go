@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/poppyfield/poppyfield/internal/platform/resource"
+	"github.com/poppyfield/poppyfield/internal/poppy/access"
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 	"github.com/poppyfield/poppyfield/services/admin/app"
 	"github.com/poppyfield/poppyfield/services/admin/gate"
@@ -117,7 +118,7 @@ func allowed(s *adminv1.AgentSession, came, answer []Field) *authv3.CheckRespons
 		ok.Headers = append(ok.Headers, overwrite(f))
 	}
 	for _, f := range came {
-		if name := strings.ToLower(f.Name); IsIdentity(name) && !set[name] {
+		if name := strings.ToLower(f.Name); access.IsIdentityHeader(name) && !set[name] {
 			gone = append(gone, name)
 		}
 	}

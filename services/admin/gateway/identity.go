@@ -8,9 +8,6 @@ import (
 	adminv1 "github.com/poppyfield/poppyfield/proto/gen/go/poppyfield/admin/v1"
 )
 
-// prefix begins the header fields that say who is asking.
-const prefix = "x-poppy-"
-
 // Field is a header field.
 type Field struct{ Name, Value string }
 
@@ -27,12 +24,6 @@ func Identity(s *adminv1.AgentSession) []Field {
 		{"X-Poppy-Signed-In", strconv.FormatBool(s.GetSignedIn())},
 		{"X-Poppy-Agent-Name", encode(s.GetAgentName())},
 	}
-}
-
-// IsIdentity reports whether an API might take a header field for one of Identity:
-// to many of them a line is as good as a hyphen.
-func IsIdentity(name string) bool {
-	return strings.HasPrefix(strings.ReplaceAll(strings.ToLower(name), "_", "-"), prefix)
 }
 
 // encode is text as a header field can hold it: percent-encoded UTF-8, but for visible ASCII.
