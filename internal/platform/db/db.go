@@ -189,14 +189,24 @@ var (
 	errNested  = errors.New("unit of work inside another")
 )
 
-const maxTries = 4
+const (
+	maxTries = 4
+	// maxLost is how many dead connections a unit gets out of the pool's way: when the
+	// server comes back, all of them are.
+	maxLost = 64
+)
 
 func (d *DB) unit(ctx context.Context, client *ent.Client, u unit, readOnly bool, fn func(context.Context, *ent.Tx) error) error {
 	if _, ok := unitFrom(ctx); ok {
 		return errNested
 	}
-	for try := 1; ; try++ {
+	for try, lost := 1, 0; ; try++ {
 		err := d.once(ctx, client, u, readOnly, fn)
+		if errors.As(err, new(lostError)) && lost < maxLost {
+			lost++
+			try--
+			continue
+		}
 		if err == nil || try == maxTries || !retryable(err) {
 			return translate(err)
 		}

@@ -120,8 +120,18 @@ func (c *conn) send(ctx context.Context, s *statement, commit bool) (pgconn.Comm
 	if closed := results.Close(); err == nil {
 		err = closed
 	}
+	if err != nil && c.Conn.Conn().IsClosed() && ctx.Err() == nil && (!commit || c.readOnly) {
+		err = lostError{err}
+	}
 	return tag, got, err
 }
+
+// lostError is that of a connection that was lost before its transaction could have been
+// committed: nothing of the unit has happened.
+type lostError struct{ error }
+
+// Unwrap returns what the driver says.
+func (e lostError) Unwrap() error { return e.error }
 
 // IsTaken reports that a row collided with another one's unique values, told by a
 // statement of the unit or, for one that was put off, by its commit.
