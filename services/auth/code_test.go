@@ -16,7 +16,7 @@ import (
 )
 
 func TestCode_Exchange(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/4.4#1", "poppy-0.1/4.4#21", "poppy-0.1/4.4#22", "poppy-0.1/4.4#30", "poppy-0.1/4.4#31", "poppy-0.1/4.4#32", "poppy-0.1/4.4#34", "poppy-0.1/4.4#35", "poppy-0.1/4.4#36",
+	clausetest.Covers(t, "poppy-0.1/4#26", "poppy-0.1/4.4#1", "poppy-0.1/4.4#21", "poppy-0.1/4.4#22", "poppy-0.1/4.4#30", "poppy-0.1/4.4#31", "poppy-0.1/4.4#32", "poppy-0.1/4.4#34", "poppy-0.1/4.4#35", "poppy-0.1/4.4#36",
 		"poppy-0.1/4.4#44", "poppy-0.1/4.4#45", "poppy-0.1/4.4#d13", "poppy-0.1/4.5#1", "poppy-0.1/4.5#2", "poppy-0.1/4.5#18", "poppy-0.1/4.5#19", "poppy-0.1/4.5#20", "poppy-0.1/4.5#21",
 		"poppy-0.1/4.5#22", "poppy-0.1/4.5#23", "poppy-0.1/4.5#24", "poppy-0.1/4.5#d30")
 	eachSignIn(t, func(t *testing.T, r *rig) {
@@ -44,7 +44,7 @@ func TestCode_Exchange(t *testing.T) {
 // Everything that is wrong with an exchange; none of it uses the code up.
 func TestCode_ExchangeRefused(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4.5#d15", "poppy-0.1/4.5#d30", "poppy-0.1/4.4#41")
-	clausetest.Refuses(t, "poppy-0.1/4.5#1", "poppy-0.1/4.5#2", "poppy-0.1/4.5#18", "poppy-0.1/4.5#19", "poppy-0.1/4.5#20", "poppy-0.1/4.5#21", "poppy-0.1/4.5#22", "poppy-0.1/4.5#23",
+	clausetest.Refuses(t, "poppy-0.1/4.2#52", "poppy-0.1/4.2#56", "poppy-0.1/4.5#1", "poppy-0.1/4.5#2", "poppy-0.1/4.5#18", "poppy-0.1/4.5#19", "poppy-0.1/4.5#20", "poppy-0.1/4.5#21", "poppy-0.1/4.5#22", "poppy-0.1/4.5#23",
 		"poppy-0.1/4.5#d15", "poppy-0.1/4.5#d30", "poppy-0.1/4.4#40", "poppy-0.1/4.4#41", "poppy-0.1/4.4#43", "poppy-0.1/4#d40")
 	eachSignIn(t, func(t *testing.T, r *rig) {
 		id, taken := r.session(t), r.session(t)

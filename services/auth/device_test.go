@@ -16,7 +16,7 @@ import (
 )
 
 func TestDevice_SignIn(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/4.6#1", "poppy-0.1/4.6#3", "poppy-0.1/4.6#4", "poppy-0.1/4.6#5", "poppy-0.1/4.6#6", "poppy-0.1/4.6#13", "poppy-0.1/4.6#14", "poppy-0.1/4.6#16", "poppy-0.1/4.6#d30",
+	clausetest.Covers(t, "poppy-0.1/4#27", "poppy-0.1/4.6#1", "poppy-0.1/4.6#3", "poppy-0.1/4.6#4", "poppy-0.1/4.6#5", "poppy-0.1/4.6#6", "poppy-0.1/4.6#13", "poppy-0.1/4.6#14", "poppy-0.1/4.6#16", "poppy-0.1/4.6#d30",
 		"poppy-0.1/4.4#31", "poppy-0.1/4.4#32", "poppy-0.1/4.4#34", "poppy-0.1/4.1#d4", "poppy-0.1/4.3#d28")
 	eachSignIn(t, func(t *testing.T, r *rig) {
 		q := r.device(t, both)

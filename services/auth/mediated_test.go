@@ -166,7 +166,7 @@ func TestMediated_AnotherAccount(t *testing.T) {
 }
 
 func TestMediated_OneTimeCode(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/4.7#12", "poppy-0.1/4.7#13", "poppy-0.1/4.7#14", "poppy-0.1/4.7#15", "poppy-0.1/4.7#16", "poppy-0.1/4.7#17", "poppy-0.1/4.7#18", "poppy-0.1/4.7#24", "poppy-0.1/4.4#30")
+	clausetest.Covers(t, "poppy-0.1/4#28", "poppy-0.1/4.7#12", "poppy-0.1/4.7#13", "poppy-0.1/4.7#14", "poppy-0.1/4.7#15", "poppy-0.1/4.7#16", "poppy-0.1/4.7#17", "poppy-0.1/4.7#18", "poppy-0.1/4.7#24", "poppy-0.1/4.4#30")
 	clausetest.Refuses(t, "poppy-0.1/4.7#17", "poppy-0.1/4.7#18")
 	eachSignIn(t, func(t *testing.T, r *rig) {
 		r.withCode()

@@ -31,7 +31,7 @@ func (r *rig) requireRefreshed(t *testing.T, a answer, scope, account string) {
 
 func TestRefresh_AccountToken(t *testing.T) {
 	clausetest.Covers(t, "poppy-0.1/4.8#1", "poppy-0.1/4.8#2", "poppy-0.1/4.8#3", "poppy-0.1/4.8#4", "poppy-0.1/4.8#5", "poppy-0.1/4.8#6", "poppy-0.1/4.8#7", "poppy-0.1/4.8#10",
-		"poppy-0.1/4.8#11", "poppy-0.1/4.8#d14", "poppy-0.1/4.9#16", "poppy-0.1/4.4#12")
+		"poppy-0.1/4.8#11", "poppy-0.1/4.8#d14", "poppy-0.1/4.9#16", "poppy-0.1/4.4#12", "poppy-0.1/4#8", "poppy-0.1/4#21", "poppy-0.1/4#29")
 	eachSignIn(t, func(t *testing.T, r *rig) {
 		id := r.session(t)
 		token := r.signedIn(t, id, both, "acc-1").text("refresh_token")
@@ -143,7 +143,7 @@ func TestRT07_OtherAgentUserOrAccount(t *testing.T) {
 }
 
 func TestRefresh_LifetimeIsNotExtended(t *testing.T) {
-	clausetest.Covers(t, "poppy-0.1/4.8#16", "poppy-0.1/4.8#19", "poppy-0.1/4.8#20", "poppy-0.1/4.4#36", "poppy-0.1/4.4#37", "poppy-0.1/4.9#d13")
+	clausetest.Covers(t, "poppy-0.1/4#16", "poppy-0.1/4.8#16", "poppy-0.1/4.8#19", "poppy-0.1/4.8#20", "poppy-0.1/4.4#36", "poppy-0.1/4.4#37", "poppy-0.1/4.9#d13")
 	clausetest.Refuses(t, "poppy-0.1/4.8#16", "poppy-0.1/4.8#19", "poppy-0.1/4.4#37", "poppy-0.1/4.9#d13")
 	eachSignIn(t, func(t *testing.T, r *rig) {
 		r.company.Snapshot.SessionIdleLifetime = nil

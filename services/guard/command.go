@@ -87,7 +87,7 @@ func (f *flags) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // nothing is under way by then
 	verifier, err := poppy.New(ctx, poppy.Config{Company: f.company, Conn: conn, BaseURL: f.base, Local: f.local, Log: log})
 	if err != nil {
 		return err

@@ -101,7 +101,7 @@ func (co *company) visitedBy(t testing.TB, cookies string) map[string]any {
 // One Session for the website, whoever joined it, as it is at each request (5).
 func TestBrowser_JoinsASessionAndFollowsIt(t *testing.T) {
 	forEachInstallation(t, func(t *testing.T, in *installation) {
-		clausetest.Covers(t, "poppy-0.1/3.1#17", "poppy-0.1/5#1", "poppy-0.1/5#2", "poppy-0.1/5#4", "poppy-0.1/5#7", "poppy-0.1/5#8", "poppy-0.1/5#9", "poppy-0.1/5#10",
+		clausetest.Covers(t, "poppy-0.1/3.1#17", "poppy-0.1/4.3#34", "poppy-0.1/5#1", "poppy-0.1/5#2", "poppy-0.1/5#4", "poppy-0.1/5#7", "poppy-0.1/5#8", "poppy-0.1/5#9", "poppy-0.1/5#10",
 			"poppy-0.1/5#11", "poppy-0.1/5#12", "poppy-0.1/5#13", "poppy-0.1/5#14", "poppy-0.1/5#16", "poppy-0.1/5#17", "poppy-0.1/5#19", "poppy-0.1/5#20", "poppy-0.1/5#23",
 			"poppy-0.1/5#28", "poppy-0.1/5#29", "poppy-0.1/5#30", "poppy-0.1/5#31", "poppy-0.1/5#32", "poppy-0.1/5#34", "poppy-0.1/5#35", "poppy-0.1/5#36", "poppy-0.1/5#37",
 			"poppy-0.1/5#38", "poppy-0.1/5#39", "poppy-0.1/5#40")

@@ -50,7 +50,7 @@ func TestReadme_ProtectAnAPI(t *testing.T) {
 	require.Zero(t, code, "%s\n%s", stdout, stderr)
 	rest := stdout
 	for _, line := range []string{
-		`"base_urls"`, "HTTP/1.1 401", "HTTP/1.1 200", "product 7", "HTTP/1.1 401", `error="invalid_dpop_proof"`, "HTTP/1.1 403", `error="sign_in_required"`,
+		`"base_urls"`, "HTTP/1.1 401", "HTTP/1.1 200", `{"product":"7"}`, "HTTP/1.1 401", `error="invalid_dpop_proof"`, "HTTP/1.1 403", `error="sign_in_required"`,
 	} {
 		_, after, found := strings.Cut(rest, line)
 		require.True(t, found, "%s is missing in\n%s", line, rest)

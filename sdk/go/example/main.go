@@ -59,7 +59,14 @@ func routes(judge func(http.Handler) http.Handler, hooks *poppy.Webhooks) http.H
 
 // product is for every agent; signed in or not makes no difference.
 func product(w http.ResponseWriter, r *http.Request) {
-	fmt.Fprintf(w, "product %s\n", r.PathValue("id"))
+	write(w, map[string]string{"product": r.PathValue("id")})
+}
+
+func write(w http.ResponseWriter, body map[string]string) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 func order(w http.ResponseWriter, r *http.Request) {
@@ -68,10 +75,7 @@ func order(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not signed in", http.StatusForbidden)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(map[string]string{"order": r.PathValue("id"), "account": s.Account}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	write(w, map[string]string{"order": r.PathValue("id"), "account": s.Account})
 }
 
 func answer(_ context.Context, _ *poppy.Event, m *poppy.Message) (poppy.Reply, error) {

@@ -30,7 +30,7 @@ func TestExample_ServesAndAnswersWhatWasJudgedAlone(t *testing.T) {
 
 	w = httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/products/7", nil))
-	require.Equal(t, []any{http.StatusOK, 2, "product 7\n"}, []any{w.Code, judged, w.Body.String()})
+	require.Equal(t, []any{http.StatusOK, 2, "{\"product\":\"7\"}\n"}, []any{w.Code, judged, w.Body.String()})
 
 	post := func(body []byte, signature string) string {
 		q := httptest.NewRequest(http.MethodPost, "/agent", strings.NewReader(string(body)))
