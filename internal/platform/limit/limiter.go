@@ -49,9 +49,7 @@ type entry struct {
 func New(maxKeys int) *Limiter {
 	var secret Secret
 	rand.Read(secret[:]) // never fails
-	l := NewShared(maxKeys, secret)
-	l.shared = false
-	return l
+	return newLimiter(maxKeys, secret, false)
 }
 
 // Or returns l, or where there is none a new one that counts for itself.
@@ -64,11 +62,13 @@ func Or(l *Limiter) *Limiter {
 
 // NewShared is New for one that counts together with others of the same secret.
 // Somebody has to carry Spent of each to Spend of the others.
-func NewShared(maxKeys int, secret Secret) *Limiter {
+func NewShared(maxKeys int, secret Secret) *Limiter { return newLimiter(maxKeys, secret, true) }
+
+func newLimiter(maxKeys int, secret Secret, shared bool) *Limiter {
 	if maxKeys <= 0 {
 		maxKeys = DefaultKeys
 	}
-	l := &Limiter{secret: secret, shared: true}
+	l := &Limiter{secret: secret, shared: shared}
 	for i := range l.shards {
 		l.shards[i].max = max(1, maxKeys/shards)
 		l.shards[i].keys = map[Hash]*list.Element{}
